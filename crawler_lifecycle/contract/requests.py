@@ -47,14 +47,14 @@ def _printable(text: str) -> str:
     return text
 
 
-Name = Annotated[str, Field(min_length=1, max_length=128), AfterValidator(_printable)]
+Name = Annotated[str, Field(min_length=1, max_length=128, examples=["bookshop"]), AfterValidator(_printable)]
 ClusterName = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")]
 ArgumentName = Annotated[str, Field(min_length=1, max_length=128), AfterValidator(_printable)]
 Argument = Annotated[str, Field(max_length=4096)]
 Seconds = Annotated[int, Field(ge=1, le=A_YEAR)]
 Label = Annotated[
     str,
-    Field(max_length=128, pattern=r"^[a-z0-9][a-z0-9_.-]*:\S+$"),  # kind and value, such as `site:example.com`
+    Field(max_length=128, pattern=r"^[a-z0-9][a-z0-9_.-]*:\S+$", examples=["site:example.com"]),  # kind and value
     AfterValidator(_printable),
 ]
 MOST_PRIORITY = 100
@@ -82,7 +82,10 @@ class RunParameters(Message):
     crawler: Name = Field(description="name of an entry in the crawler catalogue")
     trigger: Trigger = Field(default=Trigger.API, description="how the run came about")
     arguments: dict[ArgumentName, Argument] = Field(
-        default_factory=dict, max_length=100, description="arguments for every task, as strings"
+        default_factory=dict,
+        max_length=100,
+        description="arguments for every task, as strings",
+        examples=[{"site": "https://books.example"}],
     )
     settings: dict[ArgumentName, Argument] = Field(
         default_factory=dict,

@@ -39,7 +39,12 @@ class Overlap(StrEnum):
 class ScheduleRules(Request):
     """A schedule's times, and its rule for overlaps."""
 
-    cron: list[str] = Field(default_factory=list, max_length=20, description="lines of five fields, or @daily and such")
+    cron: list[str] = Field(
+        default_factory=list,
+        max_length=20,
+        description="lines of five fields, or @daily and such",
+        examples=[["0 3 * * *"]],
+    )
     every_seconds: Seconds | None = Field(
         default=None, validate_default=True, description="period in place of cron, counted from 1970 in UTC"
     )

@@ -36,16 +36,34 @@ from crawler_lifecycle.services.background import in_background
 from crawler_lifecycle.services.disk import DiskWatch
 from crawler_lifecycle.services.gate import Gate, require_token
 from crawler_lifecycle.services.placing import PlacesJobs, PlacingLoop
-from crawler_lifecycle.services.problems import problem, problems, status_of
+from crawler_lifecycle.services.problems import Responses, problem, problems, status_of
 from crawler_lifecycle.services.public_problems import PublicProblems
-from crawler_lifecycle.services.scheduler_document import COMMON, DEPLOYED, DESCRIPTION, ENTRY, MANAGER, REQUEST
 from crawler_lifecycle.settings.processes import SchedulerSettings
 
 logger = logging.getLogger(__name__)
 
+DESCRIPTION = """
+Runs jobs in a cluster. A repeated request runs no second job. A company may use its own service in place of this
+reference service: this document is the contract.
+
+- **One key, one job, always.** The key of a deployment is `{run_uid}:{task}:{attempt}`; the header
+  `Idempotency-Key` repeats the key. Equal requests with a key get the same job, also at the same time and after a
+  restart of the service.
+- **Errors** are `application/problem+json`. 400, 409, 413 and 422 are final: no job was made, and none will be made.
+  After any other answer, or none, the result is unknown, and the caller repeats the request with the same key.
+- **Jobs** carry the labels `installation`, `run_uid`, `task` and `attempt`, by which the jobs are found again.
+"""
+
 LARGEST_BODY = 1 << 20  # bytes
 OPEN_PATHS = ("/healthz", "/readyz")
 OUTCOMES = {409: "conflict", 422: "refused", 503: "unavailable"}  # labels in the metrics, by the error's status
+
+
+COMMON = problems(_401="No valid bearer token.", _503="The result is not known; try again later (see Retry-After).")
+JOB_MADE: Responses = {
+    201: {"description": "The job was made."},
+    200: {"model": Deployment, "description": "An earlier request with this key made the job."},
+}
 
 
 class Permission(StrEnum):
@@ -173,7 +191,7 @@ health_router = APIRouter()
     status_code=201,
     dependencies=DEPLOYING,
     response_model=Deployment,
-    responses=DEPLOYED
+    responses=JOB_MADE
     | problems(
         _400="The request cannot be read, or the Idempotency-Key is not the key of the body.",
         _409="The key was used for another request.",
@@ -181,9 +199,7 @@ health_router = APIRouter()
         _422="The request is not acceptable: `field` names the part. The crawler may be missing in the catalogue.",
     ),
 )
-def deploy_job(
-    service: CurrentService, key: Key, body: Annotated[DeploymentRequest, REQUEST], response: Response
-) -> Deployment | Response:
+def deploy_job(service: CurrentService, key: Key, body: DeploymentRequest, response: Response) -> Deployment | Response:
     """Run one job for the key. An existing job is the answer."""
     if key != body.key:
         return problem(422, f"expected the key of the body, {body.key}", "Idempotency-Key")
@@ -210,7 +226,7 @@ def list_crawlers(service: CurrentService) -> CrawlerNames:
     "/crawler",
     dependencies=READING,
     response_model=Crawler,
-    responses=ENTRY | problems(_404="There is no such crawler; `field` is `name`.", _422="The name is not acceptable."),
+    responses=problems(_404="There is no such crawler; `field` is `name`.", _422="The name is not acceptable."),
 )
 def get_crawler(service: CurrentService, name: Annotated[Name, Query()]) -> Crawler | Response:
     """Return one entry of the catalogue. The name is a parameter: a name may hold slashes, percent signs and dots."""
@@ -224,8 +240,7 @@ def get_crawler(service: CurrentService, name: Annotated[Name, Query()]) -> Craw
     "/manager",
     dependencies=READING,
     response_model=ManagerEntry,
-    responses=MANAGER
-    | problems(_404="There is no such crawl manager; `field` is `name`.", _422="The name is not acceptable."),
+    responses=problems(_404="There is no such crawl manager; `field` is `name`.", _422="The name is not acceptable."),
 )
 def get_manager(service: CurrentService, name: Annotated[Name, Query()]) -> ManagerEntry | Response:
     """Return the catalogue's entry of a crawl manager. A service without managers answers 404."""

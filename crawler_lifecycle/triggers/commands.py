@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 
 from crawler_lifecycle.contract.flows.definition import FlowDefinition
+from crawler_lifecycle.contract.flows.item_requests import StartManager
 from crawler_lifecycle.contract.flows.requests import PushFlow
 from crawler_lifecycle.contract.requesters import Requester, of_token
 from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.control.control import Control
 from crawler_lifecycle.errors import BadInput, NotFound, Over, PermanentError
 from crawler_lifecycle.services.api.commands import run_request
-from crawler_lifecycle.services.api.flow_messages import StartManagerBody
 from crawler_lifecycle.services.api.messages import StartRequest
 from crawler_lifecycle.services.api.state import DOOR
 from crawler_lifecycle.triggers.model import Act, Event, EventAnswer, Rule
@@ -42,7 +42,7 @@ async def apply(control: Control, token: str, rules: Sequence[Rule], event: Even
                 )
             case StopRunRequest() as stop:
                 return await _stop(control, rule, stop, requester)
-            case StartManagerBody() as body:
+            case StartManager() as body:
                 definition = await control.flows.definition_of_manager(body.manager, body.family, body.arguments)
                 return await _push(control, rule, definition, requester)
             case FlowDefinition() as definition:

@@ -8,16 +8,16 @@ from pydantic import BaseModel, Field, ValidationError
 from pydantic_core import to_json
 
 from crawler_lifecycle.contract.flows.definition import FlowDefinition
+from crawler_lifecycle.contract.flows.item_requests import StartManager
 from crawler_lifecycle.contract.refusals import expectation, field_name
 from crawler_lifecycle.contract.requests import parse
 from crawler_lifecycle.control.flows.definitions import read_definition
 from crawler_lifecycle.errors import BadInput
-from crawler_lifecycle.services.api.flow_messages import StartManagerBody
 from crawler_lifecycle.services.api.messages import StartRequest, StopBody
 from crawler_lifecycle.triggers.model import Act, Event, Rule
 from crawler_lifecycle.triggers.rules import Mistakes, is_template, rendered, template_mistakes
 
-SET_HERE = ("trigger", "requested_by", "actor")  # fields for the record, which name the rule
+SET_HERE = ("trigger", "requested_by", "actor", "door")  # fields for the record, which name the rule
 TEXTS = {Act.START_RUN: ("arguments", "settings", "tags"), Act.START_MANAGER: ("arguments",)}  # fields of texts alone
 
 
@@ -25,7 +25,7 @@ class StopRunRequest(StopBody):
     run: int | Annotated[str, Field(max_length=64)] = Field(description="RunID or run_uid")
 
 
-AnyRequest = StartRequest | StopRunRequest | FlowDefinition | StartManagerBody
+AnyRequest = StartRequest | StopRunRequest | FlowDefinition | StartManager
 
 
 def request_of(rule: Rule, event: Event) -> AnyRequest:
@@ -74,7 +74,7 @@ def _read(act: Act, content: Mapping[str, Any]) -> AnyRequest:
         case Act.START_FLOW:
             return read_definition(body)
         case Act.START_MANAGER:
-            return parse(StartManagerBody, body)
+            return parse(StartManager, body)
 
 
 def shown(request: AnyRequest) -> dict[str, Any]:

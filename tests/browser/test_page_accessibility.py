@@ -16,7 +16,6 @@ from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.audits import AuditRef, Finding, FindingKind
 from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import TaskStatus
-from crawler_lifecycle.services.api.document import RUN_SUMMARY, SCHEDULE_SUMMARY
 from crawler_lifecycle.services.api.tokens import Scope
 from tests.browser.chromium import Page
 from tests.browser.pages import IS_LIVE
@@ -32,6 +31,20 @@ RULES = (
 )
 VIOLATIONS = f"""axe.run(document, {RULES}).then(({{violations}}) => violations.flatMap(({{id, nodes}}) =>
     nodes.map(({{html, failureSummary}}) => `${{id}}: ${{html.slice(0, 200)}} ${{failureSummary}}`)))"""
+AT, LATER = "2026-11-20T09:00:00Z", "2026-11-20T09:00:07Z"
+RUN_SUMMARY = {
+    "run_id": 42, "run_uid": "5b0c9c6e-6f0e-4f57-9a51-0d4c2f6f3a11", "crawler": "bookshop",
+    "trigger": "api", "requested_by": None, "cluster": "default",
+    "status": "PROCESSING", "reason": None, "intent": "RUN", "tasks": {"RUNNING": 3, "SUCCEEDED": 1},
+    "created_at": AT, "begun_at": AT, "started_at": LATER, "finished_at": None, "waiting_cause": None,
+    "waiting_since": None, "waiting_message": None, "priority": 0, "admitted_at": AT, "held_by": None,
+    "changed_at": LATER, "flow": None, "tags": [],
+}  # fmt: skip
+SCHEDULE_SUMMARY = {
+    "schedule_id": "nightly", "crawler": "bookshop", "flow_id": None, "cron": ["0 3 * * *"], "every_seconds": None,
+    "offset_seconds": 0, "time_zone": "Europe/Berlin", "jitter_seconds": 0, "paused": False,
+    "next_at": ["2026-11-21T02:00:00Z"], "last_started_at": "2026-11-20T02:00:00Z",
+}  # fmt: skip
 # the catalogue's and the scheduler's answers, which the API of a shelf cannot give
 ANSWERS = {
     "/v1/crawlers": {"crawlers": ["books", "never"]},

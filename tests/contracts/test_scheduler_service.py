@@ -12,7 +12,6 @@ from crawler_lifecycle.contract.deployment import DeploymentRequest, Problem
 from crawler_lifecycle.errors import NotReady, TemporaryError
 from crawler_lifecycle.services import placing
 from crawler_lifecycle.services.scheduler import LARGEST_BODY, ServiceTokens, make_app, openapi_document
-from crawler_lifecycle.services.scheduler_document import REQUEST
 from tests.schedulers import METRICS_TOKEN, READ_TOKEN, TOKEN, SmallCluster, a_catalogue, a_request, served
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "scheduler-openapi.json"
@@ -305,8 +304,3 @@ def test_the_document_tells_of_token_key_and_problems() -> None:
                 if int(status) >= 400:
                     assert list(response["content"]) == ["application/problem+json"], (path, status)
                     assert response["content"]["application/problem+json"]["schema"]["$ref"].endswith("/Problem")
-
-
-def test_the_examples_of_the_document_work(http: httpx.Client) -> None:
-    for example in REQUEST.openapi_examples.values():
-        assert post(http, example["value"]).status_code == 201

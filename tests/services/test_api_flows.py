@@ -11,11 +11,9 @@ from crawler_lifecycle.adapters.sql import flow_results
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.client.http import Api as Client
-from crawler_lifecycle.contract.flows.requests import AppendMembers
+from crawler_lifecycle.contract.flows.definition import A_CRAWL_AND_A_STEP
 from crawler_lifecycle.domain.flows.leaving_out import COMPLETED
 from crawler_lifecycle.errors import BadInput
-from crawler_lifecycle.services.api import flow_document as docs
-from crawler_lifecycle.services.api import flow_messages as messages
 from crawler_lifecycle.services.api.tokens import Scope
 from tests.apis import Api, problem, stream
 from tests.client.conftest import Hand
@@ -302,17 +300,13 @@ def test_a_run_from_outside_has_no_place_in_a_flow(http: httpx.Client) -> None:
     problem(http.put("/v1/schedules/nightly", json=body), 422, "run.flow")
 
 
-def test_the_examples_are_accepted(http: httpx.Client) -> None:
-    for example in (docs.PUSH_BODY.openapi_examples or {}).values():
-        done(http.post("/v1/flows", json=example["value"]), 201)
-    for body, message in (
-        (docs.APPEND_BODY, messages.AppendBody),
-        (docs.CANCEL_BODY, messages.CancelBody),
-        (docs.RETRY_BODY, messages.RetryBody),
-        (docs.APPROVE_BODY, messages.ApproveBody),
-        (docs.HOLD_BODY, messages.HoldBody),
-        (docs.STOP_FLOW_BODY, messages.StopFlowBody),
-    ):
-        for example in (body.openapi_examples or {}).values():
-            message.model_validate(example["value"])
-    assert AppendMembers.model_fields["key"].is_required()
+def test_the_example_of_a_flow_is_accepted(http: httpx.Client) -> None:
+    done(http.post("/v1/flows", json={"id": "f", "members": A_CRAWL_AND_A_STEP}), 201)
+
+
+def test_a_body_does_not_choose_the_door_of_the_record(http: httpx.Client) -> None:
+    done(http.post("/v1/flows", json=definition()), 201)
+    place = "/v1/flows/shop/one%20two"
+    done(http.post(f"{place}/hold", json={"hold": "pause", "actor": "bob", "door": "temporal"}), 202)
+    line = done(http.get(place))["timeline"][-1]
+    assert (line["actor"], line["door"]) == ("bob (token ann)", "api")

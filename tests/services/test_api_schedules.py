@@ -15,8 +15,6 @@ from crawler_lifecycle.cli.program import main
 from crawler_lifecycle.contract.schedules import Outcome, Triggered
 from crawler_lifecycle.control.schedules import ScheduleCommands
 from crawler_lifecycle.errors import TemporaryError
-from crawler_lifecycle.services.api.document import BACKFILL_BODY, PAUSE_BODY, SCHEDULE_BODY
-from crawler_lifecycle.services.api.messages import BackfillBody, PauseBody, ScheduleBody
 from crawler_lifecycle.services.api.tokens import Scope
 from tests.apis import Api, problem, served
 from tests.schedulers import TOKEN, SmallCluster, a_catalogue
@@ -236,9 +234,3 @@ def test_who_may_only_read_changes_nothing(api: Api, http: httpx.Client) -> None
             problem(reader.post(f"/v1/schedules/seen/{verb}", json={"since": "2025-01-01T00:00:00Z"}), 403)
     assert http.get("/v1/schedules/seen").json()["counts"]["started"] == 0
     http.delete("/v1/schedules/seen")
-
-
-def test_the_examples_are_accepted() -> None:
-    for body, examples in ((ScheduleBody, SCHEDULE_BODY), (PauseBody, PAUSE_BODY), (BackfillBody, BACKFILL_BODY)):
-        for example in (examples.openapi_examples or {}).values():
-            body.model_validate(example["value"])

@@ -46,11 +46,17 @@ class GroupDefinition(Message):
     template_retry: RetryPolicy = RetryPolicy()
 
 
+A_CRAWL_AND_A_STEP = [
+    {"path": "shop", "work": {"kind": "crawl", "request": {"crawler": "bookshop"}}},
+    {"path": "load", "work": {"kind": "step", "function": "my_project.flows:load"}, "needs": [{"on": ["shop"]}]},
+]
+
+
 class Fragment(Message):
     """Members and groups in their order. Paths are relative to the receiving group."""
 
-    groups: tuple[GroupDefinition, ...] = ()
-    members: tuple[MemberDefinition, ...] = ()
+    groups: tuple[GroupDefinition, ...] = Field(default=(), description="sub-workflows, each before its members")
+    members: tuple[MemberDefinition, ...] = Field(default=(), description="jobs", examples=[A_CRAWL_AND_A_STEP])
 
 
 class FlowDefinition(Fragment):

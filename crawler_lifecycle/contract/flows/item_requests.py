@@ -11,25 +11,36 @@ from crawler_lifecycle.contract.managers.items import Item
 
 LONGEST_ARGUMENT = 65_536
 MOST_IN_REQUEST = 10_000
-Numbers = Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(max_length=MOST_IN_REQUEST)]
+Numbers = Annotated[
+    tuple[Annotated[int, Field(ge=1, le=1 << 31)], ...], Field(max_length=MOST_IN_REQUEST, strict=False)
+]
 
 
 class StartManager(FlowRequest):
-    """Start a crawl manager by its name in the catalogue. A second start under the same flow id joins the first."""
+    """Start a crawl manager by its catalogue name. The request has no paths and no classes."""
 
-    manager: Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)] = Field(description="name in the catalogue")
-    family: Label | None = Field(
-        default=None, description="family of the manager's flow, whose id is `family/manager`; default: a new family"
+    manager: Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)] = Field(
+        description="name in the catalogue", examples=["shops"]
     )
-    arguments: Annotated[tuple[Annotated[str, Field(max_length=LONGEST_ARGUMENT)], ...], Field(max_length=1000)] = (
-        Field(default=(), description="command line after the catalogue's arguments")
+    family: Label | None = Field(
+        default=None,
+        description="family of the manager's flow, whose id is `family/manager`: a second start in the family joins "
+        "the first; default: a new family, and then a repeated request starts a second manager",
+        examples=["november"],
+    )
+    arguments: Annotated[
+        tuple[Annotated[str, Field(max_length=LONGEST_ARGUMENT)], ...], Field(max_length=1000, strict=False)
+    ] = Field(
+        default=(),
+        description="command line after the catalogue's arguments",
+        examples=[["--max-running-jobs", "8"]],
     )
 
 
 class ItemsRequest(FlowRequest):
     """Fields in all requests."""
 
-    manager: Path | None = Field(default=None, description="default: the flow's only manager")
+    manager: Path | None = Field(default=None, description="path of the manager; default: the flow's only manager")
 
 
 class AddItems(ItemsRequest):
@@ -42,7 +53,7 @@ class AddItems(ItemsRequest):
 class RetryItems(ItemsRequest):
     """Give failed, cancelled and refused items another attempt. An ended manager continues."""
 
-    numbers: Numbers | None = Field(default=None, description="default: all failed items")
+    numbers: Numbers | None = Field(default=None, description="default: all failed items", examples=[[17, 30]])
     arguments: dict[str, JsonValue] | None = Field(
         default=None, description="arguments in place of the previous arguments"
     )
@@ -59,5 +70,7 @@ class CancelItems(ItemsRequest):
     """Cancel waiting items, and items cancelled by the manager's close. Crawls under way continue."""
 
     numbers: Numbers | None = Field(
-        default=None, description="default: all items that wait; a refused item is cancelled only by its number"
+        default=None,
+        description="default: all items that wait; a refused item is cancelled only by its number",
+        examples=[[17, 30]],
     )

@@ -1,9 +1,10 @@
-"""Requests for flows by people and programs, at every door."""
+"""Requests for flows by people and programs. Most are HTTP bodies, where `paths` has the name `jobs`."""
 
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import Field, JsonValue
+from pydantic import ConfigDict, Field, JsonValue
+from pydantic.json_schema import SkipJsonSchema
 
 from crawler_lifecycle.contract.base import Request
 from crawler_lifecycle.contract.flows.definition import FlowDefinition, Fragment
@@ -11,18 +12,24 @@ from crawler_lifecycle.contract.flows.limits import LONGEST_NAME, MOST_MEMBERS
 from crawler_lifecycle.contract.flows.names import Label, Path
 from crawler_lifecycle.contract.requesters import LONGEST_REQUESTER
 
-Paths = Annotated[tuple[Path, ...], Field(max_length=MOST_MEMBERS)]
+Paths = Annotated[tuple[Path, ...], Field(max_length=MOST_MEMBERS, strict=False)]
 Actor = Annotated[str, Field(max_length=LONGEST_REQUESTER)]
 Note = Annotated[str, Field(max_length=1024)]
 
-ArgumentNames = Annotated[tuple[Annotated[str, Field(max_length=LONGEST_NAME)], ...], Field(max_length=100)]
+ArgumentNames = Annotated[
+    tuple[Annotated[str, Field(max_length=LONGEST_NAME)], ...], Field(max_length=100, strict=False)
+]
 
 
 class FlowRequest(Request):
-    """Fields in all requests."""
+    """Fields in all requests. The API sets `door`, and puts the token's name beside the actor's."""
 
-    actor: Actor | None = Field(default=None, description="person or program that makes the request")
-    door: Annotated[str, Field(max_length=64)] = Field(default="python", description="door through which it came")
+    model_config = ConfigDict(validate_by_name=True, validate_by_alias=True)
+
+    actor: Actor | None = Field(
+        default=None, description="person or program that asks, for the record", examples=["ann"]
+    )
+    door: SkipJsonSchema[Annotated[str, Field(max_length=64)]] = "python"
 
 
 class PushFlow(FlowRequest):
@@ -52,11 +59,16 @@ class GraftMembers(FlowRequest):
 
 
 class CancelMembers(FlowRequest):
-    """Cancel open members. A group's path means all its members."""
+    """Cancel open jobs."""
 
-    paths: Paths | None = Field(default=None, description="default: all members, and no member may join later")
-    terminate: bool = Field(default=True, description="ask attempts that are under way to end")
-    reason: Note | None = None
+    paths: Paths | None = Field(
+        default=None,
+        validation_alias="jobs",
+        description="paths; a sub-workflow's path means all its jobs; default: all jobs, and no job may join later",
+        examples=[["sites/de"]],
+    )
+    terminate: bool = Field(default=True, description="ask jobs under way to end")
+    reason: Note | None = Field(default=None, description="reason, for the record", examples=["wrong site"])
 
 
 class Downstream(StrEnum):
@@ -67,16 +79,25 @@ class Downstream(StrEnum):
 
 
 class RetryMembers(FlowRequest):
-    """Give cancelled, discarded and retryable members another attempt. All further results are kept."""
+    """Give cancelled, discarded and retryable jobs another attempt. All further results are kept."""
 
-    paths: Paths | None = Field(default=None, description="default: all cancelled, discarded and retryable members")
-    completed: bool = Field(default=False, description="retry completed members, too")
-    downstream: Downstream = Downstream.CANCELLED
+    paths: Paths | None = Field(
+        default=None,
+        validation_alias="jobs",
+        description="paths; default: all cancelled, discarded and retryable jobs",
+        examples=[["sites/de"]],
+    )
+    completed: bool = Field(default=False, description="retry completed jobs, too")
+    downstream: Downstream = Field(
+        default=Downstream.CANCELLED, strict=False, description="`all`: retry all jobs after these jobs, too"
+    )
     arguments: dict[str, JsonValue] | None = Field(
-        default=None, description="arguments in place of the previous arguments, for the named members"
+        default=None,
+        description="arguments in place of the named jobs' previous arguments",
+        examples=[{"depth": "3"}],
     )
     removed_arguments: ArgumentNames = Field(
-        default=(), description="names of arguments that the named members no longer have"
+        default=(), description="names of arguments that the named jobs no longer have"
     )
 
     @property
@@ -87,15 +108,19 @@ class RetryMembers(FlowRequest):
 class ApproveMember(FlowRequest):
     """Decide about an approval, also before the flow reaches the approval."""
 
-    path: Path
-    approved: bool = True
-    note: Note | None = None
+    path: Path = Field(validation_alias="job", description="path of the approval", examples=["release"])
+    approved: bool = Field(default=True, description="false: reject")
+    note: Note | None = Field(default=None, description="for the record", examples=["looks good"])
 
 
 class HoldFlow(FlowRequest):
     """Pause or drain a flow, or let the flow continue."""
 
-    hold: Annotated[str, Field(pattern=r"^(run|pause|drain)$")]
+    hold: Annotated[str, Field(pattern=r"^(run|pause|drain)$")] = Field(
+        description="`pause`: start no further job; `drain`: let jobs under way end, and cancel the rest; "
+        "`run`: resume",
+        examples=["pause"],
+    )
 
 
 class StopWay(StrEnum):
@@ -109,6 +134,11 @@ class StopWay(StrEnum):
 class StopFlow(FlowRequest):
     """Stop a flow. The flow ends with its last attempt, so the end is the proof for the stop."""
 
-    way: StopWay = Field(default=StopWay.TERMINATE, strict=False)
-    force: bool = Field(default=False, description="make the crawls under way end without their grace period")
-    reason: Note | None = None
+    way: StopWay = Field(
+        default=StopWay.TERMINATE,
+        strict=False,
+        description="`terminate`: cancel all jobs, and end those under way; `drain`: start nothing new; `leave`: "
+        "cancel all jobs, and leave those under way alone",
+    )
+    force: bool = Field(default=False, description="end crawls under way without their grace period")
+    reason: Note | None = Field(default=None, description="reason, for the record", examples=["wrong site"])

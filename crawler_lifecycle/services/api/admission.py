@@ -1,18 +1,17 @@
 """Endpoints for limits and pauses: show, change, pause, resume."""
 
-from typing import Annotated
-
 from fastapi import APIRouter
 
-from crawler_lifecycle.services.api import document as docs
+from crawler_lifecycle.contract.limits import LimitChange, PauseRequest, ScopeName
 from crawler_lifecycle.services.api import messages
+from crawler_lifecycle.services.api.document import NOT_ACCEPTABLE
 from crawler_lifecycle.services.api.state import OPERATING, READING, Commands, CurrentApi
 from crawler_lifecycle.services.problems import problems
 
 router = APIRouter(prefix="/v1/limits", tags=["limits"])
 
 
-@router.get("", dependencies=READING, responses=docs.LIMITS)
+@router.get("", dependencies=READING)
 def list_limits(api: CurrentApi) -> messages.LimitList:
     """Return the limits and pauses of all scopes, with the present use."""
     return messages.LimitList(limits=list(api.control.limits.all()))
@@ -21,9 +20,9 @@ def list_limits(api: CurrentApi) -> messages.LimitList:
 @router.put(
     "",
     dependencies=OPERATING,
-    responses=docs.LIMITS | problems(_422=docs.NOT_ACCEPTABLE + " Nothing was changed."),
+    responses=problems(_422=NOT_ACCEPTABLE + " Nothing was changed."),
 )
-def set_limits(commands: Commands, body: Annotated[messages.LimitBody, docs.LIMIT_BODY]) -> messages.LimitList:
+def set_limits(commands: Commands, body: LimitChange) -> messages.LimitList:
     """Set or take away limits of a scope. A lower limit ends nothing: new runs and tasks wait.
 
     A repeated request changes nothing.
@@ -31,14 +30,8 @@ def set_limits(commands: Commands, body: Annotated[messages.LimitBody, docs.LIMI
     return messages.LimitList(limits=list(commands.limits.change(body)))
 
 
-@router.post(
-    "/pause",
-    dependencies=OPERATING,
-    responses=docs.LIMITS,
-)
-def pause_scope(
-    commands: Commands, body: Annotated[messages.ScopePauseBody, docs.SCOPE_PAUSE_BODY]
-) -> messages.LimitList:
+@router.post("/pause", dependencies=OPERATING)
+def pause_scope(commands: Commands, body: PauseRequest) -> messages.LimitList:
     """Pause a scope: runs are accepted and wait, nothing new is deployed, and jobs in the cluster continue.
 
     The pause of a paused scope gives the pause another reason.
@@ -46,14 +39,7 @@ def pause_scope(
     return messages.LimitList(limits=list(commands.limits.pause(body)))
 
 
-@router.post(
-    "/resume",
-    dependencies=OPERATING,
-    responses=docs.LIMITS
-    | problems(
-        _404="The scope is not paused.",
-    ),
-)
-def resume_scope(commands: Commands, body: Annotated[messages.ScopeBody, docs.SCOPE_BODY]) -> messages.LimitList:
+@router.post("/resume", dependencies=OPERATING, responses=problems(_404="The scope is not paused."))
+def resume_scope(commands: Commands, body: ScopeName) -> messages.LimitList:
     """End the pause of a scope. The body is required, so that only `{}` means the installation."""
     return messages.LimitList(limits=list(commands.limits.resume(body)))

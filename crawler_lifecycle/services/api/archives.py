@@ -9,11 +9,23 @@ from starlette.responses import FileResponse, JSONResponse, RedirectResponse, Re
 from starlette.types import Message, Receive, Scope, Send
 
 from crawler_lifecycle.control.reading import RunArchive
-from crawler_lifecycle.services.api.document import ARCHIVE
 from crawler_lifecycle.services.api.state import READING, CurrentApi, Run
-from crawler_lifecycle.services.problems import problem, problems
+from crawler_lifecycle.services.problems import Responses, problem, problems
 
 CHECKSUM_HEADER = "X-Archive-SHA256"
+_TEXT = {"type": "string"}
+_CHECKSUM = {CHECKSUM_HEADER: {"description": "checksum of the archive, in hexadecimal digits", "schema": _TEXT}}
+_ZIP = {"application/zip": {"schema": _TEXT | {"format": "binary"}}}
+_ADDRESS = {"type": "object", "properties": {"url": _TEXT}, "required": ["url"]}
+ARCHIVE: Responses = {
+    200: {
+        "description": "The zip; for an archive in a bucket, with `Accept: application/json`, its signed address.",
+        "headers": _CHECKSUM,
+        "content": _ZIP | {"application/json": {"schema": _ADDRESS}},
+    },
+    206: {"description": "The requested range.", "headers": _CHECKSUM, "content": _ZIP},
+    307: {"description": "In a bucket: `Location` is an address signed for 15 minutes.", "headers": _CHECKSUM},
+}
 
 router = APIRouter(prefix="/v1", tags=["reading"])
 

@@ -31,7 +31,8 @@ router = APIRouter(prefix="/v1", tags=["commanding"], dependencies=OPERATING)
     "/runs",
     status_code=201,
     response_model=Started,
-    responses=docs.RUN_STARTED
+    responses=docs.answer(201, "The run is recorded.")
+    | docs.answer(200, "An earlier request with this key has made this run.", Started)
     | problems(
         _409="The Idempotency-Key was used for another request.",
         _422=docs.NOT_ACCEPTABLE + " Nothing was started.",
@@ -40,7 +41,7 @@ router = APIRouter(prefix="/v1", tags=["commanding"], dependencies=OPERATING)
 async def start_run(
     api: CurrentApi,
     caller: Caller,
-    body: Annotated[messages.StartRequest, docs.START_BODY],
+    body: messages.StartRequest,
     response: Response,
     key: OptionalKey = None,
 ) -> Started | Response:
@@ -71,11 +72,9 @@ def run_request(body: messages.StartRequest, caller: str) -> RunRequest:
 @router.post(
     "/runs/{run}/stop",
     status_code=202,
-    responses=docs.STOPPED | problems(_404=docs.NO_RUN, _409="The run is over."),
+    responses=docs.answer(202, "The stop is recorded.") | problems(_404=docs.NO_RUN, _409="The run is over."),
 )
-async def stop_run(
-    api: CurrentApi, caller: Caller, run: Run, body: Annotated[messages.StopBody, docs.STOP_BODY] = DEFAULT_STOP
-) -> Stopping:
+async def stop_run(api: CurrentApi, caller: Caller, run: Run, body: messages.StopBody = DEFAULT_STOP) -> Stopping:
     """Stop a run, by force if requested. The run's timeline shows when the stop is confirmed.
 
     The stop is recorded before the answer. If `not_on_record` is set, the database took no writes: the run's workflow
@@ -89,16 +88,13 @@ async def stop_run(
 @router.post(
     "/runs/{run}/tasks",
     status_code=201,
-    responses=docs.TASKS_ADDED
-    | problems(
-        _404=docs.NO_RUN,
-        _409="The run is over, about to end, or being stopped.",
-    ),
+    responses=docs.answer(201, "The tasks are queued.")
+    | problems(_404=docs.NO_RUN, _409="The run is over, about to end, or being stopped."),
 )
 def add_tasks(
     commands: Commands,
     run: Run,
-    body: Annotated[messages.MoreTasks, docs.ADD_TASKS_BODY],
+    body: messages.MoreTasks,
     key: RequiredKey,
     response: Response,
 ) -> messages.TasksAdded:
@@ -111,18 +107,17 @@ def add_tasks(
 @router.post(
     "/runs/{run}/resume",
     status_code=202,
-    responses=docs.RESUMED | problems(_404=docs.NO_RUN, _409="There is nothing to resume."),
+    responses=docs.answer(202, "The run's workflow continues.")
+    | problems(_404=docs.NO_RUN, _409="There is nothing to resume."),
 )
-async def resume_run(
-    commands: Commands, run: Run, body: Annotated[messages.ResumeBody, docs.RESUME_BODY] = DEFAULT_RESUME
-) -> Resumed:
+async def resume_run(commands: Commands, run: Run, body: messages.ResumeBody = DEFAULT_RESUME) -> Resumed:
     """Resume the run's workflow, or reopen a FAILED run."""
     return await commands.runs.resume(run, reopen=body.reopen)
 
 
 @router.post(
     "/runs/{run}/export",
-    responses=docs.EXPORTED | problems(_404=docs.NO_RUN, _409="The run is not over."),
+    responses=problems(_404=docs.NO_RUN, _409="The run is not over."),
 )
 async def export_run(commands: Commands, run: Run) -> messages.Exported:
     """Announce the end of a run and archive its files again, under the same ids."""

@@ -1,7 +1,7 @@
 """Endpoints for commands to flows: push, append, cancel, retry, approve, hold, stop."""
 
 import json
-from typing import Annotated, Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 from fastapi import APIRouter, Request, Response
@@ -11,6 +11,7 @@ from crawler_lifecycle.contract.flows.requests import (
     AppendMembers,
     ApproveMember,
     CancelMembers,
+    FlowRequest,
     HoldFlow,
     PushFlow,
     RetryMembers,
@@ -18,38 +19,39 @@ from crawler_lifecycle.contract.flows.requests import (
 )
 from crawler_lifecycle.contract.requesters import of_token
 from crawler_lifecycle.control.flows.definitions import read_definition, read_fragment
-from crawler_lifecycle.services.api import flow_document as docs
+from crawler_lifecycle.services.api import document as docs
 from crawler_lifecycle.services.api import flow_messages as messages
-from crawler_lifecycle.services.api.document import NOT_ACCEPTABLE
 from crawler_lifecycle.services.api.flows import Flow
 from crawler_lifecycle.services.api.state import DOOR, OPERATING, Caller, CurrentApi
 from crawler_lifecycle.services.api.tokens import Token
 from crawler_lifecycle.services.problems import Responses, problems
 
+Model = TypeVar("Model", bound=FlowRequest)
 router = APIRouter(prefix="/v1/flows", tags=["flows"], dependencies=OPERATING)
-ALL_JOBS, ALL_FAILED_JOBS, TERMINATE = messages.CancelBody(), messages.RetryBody(), messages.StopFlowBody()
+ALL_JOBS, ALL_FAILED_JOBS, TERMINATE = CancelMembers(), RetryMembers(), StopFlow()
 
 
 def effect(conflict: str, missing: str = docs.NO_FLOW_OR_JOB) -> Responses:
     """Return the responses of a command to a flow."""
-    return docs.EFFECT | problems(_404=missing, _409=conflict)
+    return docs.answer(202, "The request is recorded.") | problems(_404=missing, _409=conflict)
 
 
 @router.post(
     "",
     status_code=201,
     response_model=FlowAnswer,
-    responses=docs.PUSHED
+    responses=docs.answer(201, "The flow is made.")
+    | docs.answer(200, "The flow with this id is updated, or was pushed before.", FlowAnswer)
     | problems(
         _409="A job that has started, or the name or context of the flow, would change.",
-        _422=NOT_ACCEPTABLE + " Nothing was written.",
+        _422=docs.NOT_ACCEPTABLE + " Nothing was written.",
     ),
 )
 async def push_flow(
     api: CurrentApi,
     caller: Caller,
     request: Request,
-    body: Annotated[messages.FlowBody, docs.PUSH_BODY],
+    body: messages.FlowBody,
     response: Response,
 ) -> FlowAnswer:
     """Store a flow, or update the flow with its id. A repeated request changes nothing.
@@ -59,7 +61,7 @@ async def push_flow(
     """
     del body  # checked and described by the framework; the definition is read strictly from the request itself
     definition = read_definition(await request.body())
-    answer = await api.control.flows.push(PushFlow(definition=definition, **on_record(caller, None)))
+    answer = await api.control.flows.push(by_caller(PushFlow(definition=definition), caller))
     response.status_code = 201 if answer.created else 200
     response.headers["Location"] = f"/v1/flows/{quote(answer.flow_id)}"
     return answer
@@ -71,74 +73,45 @@ async def append_to_flow(
     caller: Caller,
     flow: Flow,
     request: Request,
-    body: Annotated[messages.AppendBody, docs.APPEND_BODY],
+    body: messages.AppendBody,
 ) -> FlowAnswer:
     """Add jobs to an open flow, once for the key."""
     content: Any = json.loads(await request.body())
     fragment = read_fragment(json.dumps(content["fragment"]))
-    record = on_record(caller, body.actor)
-    return await api.control.flows.append(
-        flow, AppendMembers(key=body.key, group=body.group, fragment=fragment, **record)
-    )
+    appended = AppendMembers(key=body.key, group=body.group, fragment=fragment, actor=body.actor)
+    return await api.control.flows.append(flow, by_caller(appended, caller))
 
 
 @router.post("/{flow:path}/cancel", status_code=202, responses=effect("The flow does not allow the cancel."))
-async def cancel_flow(
-    api: CurrentApi, caller: Caller, flow: Flow, body: Annotated[messages.CancelBody, docs.CANCEL_BODY] = ALL_JOBS
-) -> FlowAnswer:
+async def cancel_flow(api: CurrentApi, caller: Caller, flow: Flow, body: CancelMembers = ALL_JOBS) -> FlowAnswer:
     """Cancel open jobs. Jobs that depend on them are cancelled, too, and not counted."""
-    request = CancelMembers(
-        paths=_paths(body.jobs), terminate=body.terminate, reason=body.reason, **on_record(caller, body.actor)
-    )
-    return await api.control.flows.cancel(flow, request)
+    return await api.control.flows.cancel(flow, by_caller(body, caller))
 
 
 @router.post("/{flow:path}/retry", status_code=202, responses=effect("The flow does not allow the retry."))
-async def retry_flow(
-    api: CurrentApi, caller: Caller, flow: Flow, body: Annotated[messages.RetryBody, docs.RETRY_BODY] = ALL_FAILED_JOBS
-) -> FlowAnswer:
+async def retry_flow(api: CurrentApi, caller: Caller, flow: Flow, body: RetryMembers = ALL_FAILED_JOBS) -> FlowAnswer:
     """Give cancelled, discarded and retryable jobs another attempt. All other results are kept."""
-    request = RetryMembers(
-        paths=_paths(body.jobs),
-        completed=body.completed,
-        downstream=body.downstream,
-        arguments=body.arguments,
-        removed_arguments=body.removed_arguments,
-        **on_record(caller, body.actor),
-    )
-    return await api.control.flows.retry(flow, request)
+    return await api.control.flows.retry(flow, by_caller(body, caller))
 
 
 @router.post("/{flow:path}/approve", status_code=202, responses=effect("The approval has ended already."))
-async def approve_in_flow(
-    api: CurrentApi, caller: Caller, flow: Flow, body: Annotated[messages.ApproveBody, docs.APPROVE_BODY]
-) -> FlowAnswer:
+async def approve_in_flow(api: CurrentApi, caller: Caller, flow: Flow, body: ApproveMember) -> FlowAnswer:
     """Approve or reject an approval, also before the flow reaches the approval."""
-    request = ApproveMember(path=body.job, approved=body.approved, note=body.note, **on_record(caller, body.actor))
-    return await api.control.flows.approve(flow, request)
+    return await api.control.flows.approve(flow, by_caller(body, caller))
 
 
 @router.post("/{flow:path}/hold", status_code=202, responses=effect("The flow has ended.", docs.NO_FLOW))
-async def hold_flow(
-    api: CurrentApi, caller: Caller, flow: Flow, body: Annotated[messages.HoldBody, docs.HOLD_BODY]
-) -> FlowAnswer:
+async def hold_flow(api: CurrentApi, caller: Caller, flow: Flow, body: HoldFlow) -> FlowAnswer:
     """Pause, drain or resume a flow."""
-    return await api.control.flows.hold(flow, HoldFlow(hold=body.hold, **on_record(caller, body.actor)))
+    return await api.control.flows.hold(flow, by_caller(body, caller))
 
 
 @router.post("/{flow:path}/stop", status_code=202, responses=effect("The flow has ended.", docs.NO_FLOW))
-async def stop_flow(
-    api: CurrentApi, caller: Caller, flow: Flow, body: Annotated[messages.StopFlowBody, docs.STOP_FLOW_BODY] = TERMINATE
-) -> FlowAnswer:
+async def stop_flow(api: CurrentApi, caller: Caller, flow: Flow, body: StopFlow = TERMINATE) -> FlowAnswer:
     """Stop a flow. The end of the flow and of all its runs is the proof that no part of the flow runs any more."""
-    request = StopFlow(way=body.way, force=body.force, reason=body.reason, **on_record(caller, body.actor))
-    return await api.control.flows.stop(flow, request)
+    return await api.control.flows.stop(flow, by_caller(body, caller))
 
 
-def _paths(jobs: list[str] | None) -> tuple[str, ...] | None:
-    return None if jobs is None else tuple(jobs)
-
-
-def on_record(caller: Token, actor: str | None) -> dict[str, Any]:
-    """Return a request's fields for the record. The token's name stands beside the claimed name."""
-    return dict(of_token(caller.name, actor, DOOR).record)
+def by_caller(request: Model, caller: Token) -> Model:
+    """Return the request by the token's holder. The token's name stands beside the claimed name."""
+    return request.model_copy(update=of_token(caller.name, request.actor, DOOR).record)

@@ -15,7 +15,7 @@ from crawler_lifecycle.control.flows.following import FlowView as View
 from crawler_lifecycle.control.flows.pictures import PictureFormat, picture
 from crawler_lifecycle.domain.naming import flow_workflow_id
 from crawler_lifecycle.errors import LifecycleError, NotFound
-from crawler_lifecycle.services.api import flow_document as docs
+from crawler_lifecycle.services.api import document as docs
 from crawler_lifecycle.services.api import flow_messages as messages
 from crawler_lifecycle.services.api.cursors import make_cursor, read_place
 from crawler_lifecycle.services.api.events import COMMENT, PAUSES_PER_COMMENT, event, wait_for_closing
@@ -23,6 +23,10 @@ from crawler_lifecycle.services.api.state import READING, READING_RESULTS, ApiSt
 from crawler_lifecycle.services.api.streams import stream
 from crawler_lifecycle.services.api.temporal_ui import workflow_url
 from crawler_lifecycle.services.problems import problem_of, problems
+
+CHANGES = docs.stream_answer(
+    'event: flow\ndata: {"status":{"id":"nightly-2026-11-22","state":"executing"},"is_over":false,"jobs":[]}\n\n'
+)
 
 router = APIRouter(prefix="/v1/flows", tags=["flows"])
 Flow = Annotated[str, Path(max_length=LONGEST_NAME, description="id of the flow")]
@@ -38,7 +42,7 @@ Explained = Annotated[
 ]
 
 
-@router.get("", dependencies=READING, responses=docs.FLOWS)
+@router.get("", dependencies=READING)
 def list_flows(
     api: CurrentApi,
     state: Annotated[FlowState | None, Query(description="only flows in this state")] = None,
@@ -77,7 +81,7 @@ def list_flows(
 @router.get(
     "/{flow:path}/jobs",
     dependencies=READING,
-    responses=docs.JOBS | problems(_404=docs.NO_FLOW_OR_JOB),
+    responses=problems(_404=docs.NO_FLOW_OR_JOB),
 )
 def list_jobs(
     api: CurrentApi,
@@ -98,7 +102,7 @@ def list_jobs(
 @router.get(
     "/{flow:path}/attempts",
     dependencies=READING,
-    responses=docs.ATTEMPTS | problems(_404=docs.NO_FLOW_OR_JOB),
+    responses=problems(_404=docs.NO_FLOW_OR_JOB),
 )
 def list_attempts(api: CurrentApi, flow: Flow, job: Job) -> messages.AttemptList:
     """Return the attempts of a job, with the errors of steps and the runs of crawls."""
@@ -108,7 +112,7 @@ def list_attempts(api: CurrentApi, flow: Flow, job: Job) -> messages.AttemptList
 @router.get(
     "/{flow:path}/results",
     dependencies=READING_RESULTS,
-    responses=docs.RESULTS | problems(_404=docs.NO_FLOW_OR_JOB),
+    responses=problems(_404=docs.NO_FLOW_OR_JOB),
 )
 def get_results(api: CurrentApi, flow: Flow, job: Below = None) -> messages.Results:
     """Return recorded results. Needs the scope `results`, since results are data of the flow's author."""
@@ -122,7 +126,7 @@ def get_results(api: CurrentApi, flow: Flow, job: Below = None) -> messages.Resu
 @router.get(
     "/{flow:path}/why",
     dependencies=READING,
-    responses=docs.WHY | problems(_404=docs.NO_FLOW_OR_JOB),
+    responses=problems(_404=docs.NO_FLOW_OR_JOB),
 )
 def explain_flow(api: CurrentApi, flow: Flow, job: Explained = None) -> Why:
     """Return why a flow, or a job, is in its state, down to the jobs and runs that hold it up.
@@ -133,7 +137,7 @@ def explain_flow(api: CurrentApi, flow: Flow, job: Explained = None) -> Why:
     return api.control.flows.why(flow, job or ROOT)
 
 
-@router.get("/{flow:path}/graph", dependencies=READING, responses=docs.GRAPH | problems(_404=docs.NO_FLOW))
+@router.get("/{flow:path}/graph", dependencies=READING, responses=problems(_404=docs.NO_FLOW))
 def get_graph(
     api: CurrentApi,
     flow: Flow,
@@ -148,7 +152,7 @@ def get_graph(
     "/{flow:path}/changes",
     dependencies=READING,
     response_class=StreamingResponse,
-    responses=docs.CHANGES | problems(_404=docs.NO_FLOW),
+    responses=CHANGES | problems(_404=docs.NO_FLOW),
 )
 async def follow_flow(api: CurrentApi, caller: Caller, flow: Flow) -> StreamingResponse:
     """Stream the flow's state at every change, until the flow has ended. The first event has all jobs, and a further
@@ -159,7 +163,7 @@ async def follow_flow(api: CurrentApi, caller: Caller, flow: Flow) -> StreamingR
     return stream(api, caller, _events(api, flow))
 
 
-@router.get("/{flow:path}", dependencies=READING, responses=docs.FLOW | problems(_404=docs.NO_FLOW))
+@router.get("/{flow:path}", dependencies=READING, responses=problems(_404=docs.NO_FLOW))
 def get_flow(api: CurrentApi, flow: Flow) -> messages.FlowView:
     """Return a flow with its counts, its sub-workflows and its timeline."""
     status = api.control.flows.status(flow)  # NotFound without such a flow

@@ -10,18 +10,16 @@ from crawler_lifecycle.contract.flows.item_requests import AddItems, CancelItems
 from crawler_lifecycle.contract.flows.records import Why
 from crawler_lifecycle.contract.managers.item_filter import Number
 from crawler_lifecycle.managers.preview import added_items
-from crawler_lifecycle.services.api import flow_document as docs
+from crawler_lifecycle.services.api import document as docs
 from crawler_lifecycle.services.api import flow_messages as messages
-from crawler_lifecycle.services.api.document import NOT_ACCEPTABLE
-from crawler_lifecycle.services.api.flow_commands import effect, on_record
+from crawler_lifecycle.services.api.flow_commands import by_caller, effect
 from crawler_lifecycle.services.api.flows import Flow
 from crawler_lifecycle.services.api.item_filters import Chosen, Manager
 from crawler_lifecycle.services.api.state import OPERATING, READING, Caller, CurrentApi
 from crawler_lifecycle.services.problems import problems
 
 router = APIRouter(prefix="/v1/flows", tags=["flows"])
-NO_FLOW_OR_ITEM = "There is no such flow or item."
-ALL_FAILED, ALL_WAITING = messages.RetryItemsBody(), messages.CancelItemsBody()
+ALL_FAILED, ALL_WAITING = RetryItems(), CancelItems()
 
 
 @router.post(
@@ -29,29 +27,24 @@ ALL_FAILED, ALL_WAITING = messages.RetryItemsBody(), messages.CancelItemsBody()
     status_code=201,
     dependencies=OPERATING,
     response_model=FlowAnswer,
-    responses=docs.STARTED_MANAGER
+    responses=docs.answer(201, "The manager is stored.")
+    | docs.answer(200, "The manager was started before under this flow id.", FlowAnswer)
     | problems(
         _409="The family has this manager with another class or other arguments.",
-        _422=NOT_ACCEPTABLE + " The catalogue may have no such manager. Nothing was written.",
+        _422=docs.NOT_ACCEPTABLE + " The catalogue may have no such manager. Nothing was written.",
     ),
 )
 async def start_manager(
     api: CurrentApi,
     caller: Caller,
-    body: Annotated[messages.StartManagerBody, docs.START_MANAGER_BODY],
+    body: StartManager,
     response: Response,
 ) -> FlowAnswer:
     """Start a crawl manager of the catalogue, once in its family. The answer has the flow's id, `family/manager`.
 
     A host with the manager's module runs the manager; the host also checks the arguments.
     """
-    request = StartManager(
-        manager=body.manager,
-        family=body.family,
-        arguments=tuple(body.arguments),
-        **on_record(caller, body.actor),
-    )
-    answer = await api.control.flows.start_manager(request)
+    answer = await api.control.flows.start_manager(by_caller(body, caller))
     response.status_code = 201 if answer.created else 200
     response.headers["Location"] = f"/v1/flows/{quote(answer.flow_id)}"
     return answer
@@ -60,7 +53,7 @@ async def start_manager(
 @router.get(
     "/{flow:path}/managers",
     dependencies=READING,
-    responses=docs.MANAGERS | problems(_404=docs.NO_FLOW),
+    responses=problems(_404=docs.NO_FLOW),
 )
 def list_managers(api: CurrentApi, flow: Flow) -> messages.ManagerList:
     """Return the flow's crawl managers with the numbers of their items, their sums, and their problems."""
@@ -70,7 +63,7 @@ def list_managers(api: CurrentApi, flow: Flow) -> messages.ManagerList:
 @router.get(
     "/{flow:path}/items",
     dependencies=READING,
-    responses=docs.ITEMS | problems(_404=docs.NO_FLOW),
+    responses=problems(_404=docs.NO_FLOW),
 )
 def list_items(
     api: CurrentApi,
@@ -87,7 +80,7 @@ def list_items(
 @router.get(
     "/{flow:path}/why-item",
     dependencies=READING,
-    responses=docs.WHY | problems(_404=NO_FLOW_OR_ITEM),
+    responses=problems(_404=docs.NO_FLOW_OR_ITEM),
 )
 def explain_item(
     api: CurrentApi,
@@ -102,7 +95,7 @@ def explain_item(
 @router.get(
     "/{flow:path}/item-attempts",
     dependencies=READING,
-    responses=docs.ITEM_ATTEMPTS | problems(_404=NO_FLOW_OR_ITEM),
+    responses=problems(_404=docs.NO_FLOW_OR_ITEM),
 )
 def list_item_attempts(
     api: CurrentApi,
@@ -117,7 +110,7 @@ def list_item_attempts(
 @router.get(
     "/{flow:path}/manager-log",
     dependencies=READING,
-    responses=docs.OUTPUT | problems(_404=docs.NO_FLOW),
+    responses=problems(_404=docs.NO_FLOW),
 )
 def get_manager_log(api: CurrentApi, flow: Flow, manager: Manager = None) -> messages.OutputLines:
     """Return the last lines that a crawl manager's object has printed or logged: at most 200 lines."""
@@ -125,61 +118,44 @@ def get_manager_log(api: CurrentApi, flow: Flow, manager: Manager = None) -> mes
 
 
 @router.post("/{flow:path}/items", status_code=202, dependencies=OPERATING, responses=effect("The manager has ended."))
-async def add_items(
-    api: CurrentApi, caller: Caller, flow: Flow, body: Annotated[messages.AddItemsBody, docs.ADD_ITEMS_BODY]
-) -> FlowAnswer:
+async def add_items(api: CurrentApi, caller: Caller, flow: Flow, body: messages.AddItemsBody) -> FlowAnswer:
     """Add items to an open crawl manager, once for the key."""
     added = tuple(added_items(body.items, None))
-    record = on_record(caller, body.actor)
-    request = AddItems(key=body.key, items=added, manager=body.manager, **record)
-    return await api.control.flows.add_items(flow, request)
+    request = AddItems(key=body.key, items=added, manager=body.manager, actor=body.actor)
+    return await api.control.flows.add_items(flow, by_caller(request, caller))
 
 
 @router.post(
     "/{flow:path}/retry-items",
     status_code=202,
     dependencies=OPERATING,
-    responses=effect("The flow does not allow the retry.", NO_FLOW_OR_ITEM),
+    responses=effect("The flow does not allow the retry.", docs.NO_FLOW_OR_ITEM),
 )
 async def retry_items(
     api: CurrentApi,
     caller: Caller,
     flow: Flow,
-    body: Annotated[messages.RetryItemsBody, docs.RETRY_ITEMS_BODY] = ALL_FAILED,
+    body: RetryItems = ALL_FAILED,
 ) -> FlowAnswer:
     """Give items another attempt, by default all failed items. A manager that has ended continues. A refused item needs
     another crawler or other arguments.
     """
-    record = on_record(caller, body.actor)
-    request = RetryItems(
-        numbers=_numbers(body.numbers),
-        arguments=body.arguments,
-        spider=body.spider,
-        manager=body.manager,
-        **record,
-    )
-    return await api.control.flows.retry_items(flow, request)
+    return await api.control.flows.retry_items(flow, by_caller(body, caller))
 
 
 @router.post(
     "/{flow:path}/cancel-items",
     status_code=202,
     dependencies=OPERATING,
-    responses=effect("The flow does not allow the cancel.", NO_FLOW_OR_ITEM),
+    responses=effect("The flow does not allow the cancel.", docs.NO_FLOW_OR_ITEM),
 )
 async def cancel_items(
     api: CurrentApi,
     caller: Caller,
     flow: Flow,
-    body: Annotated[messages.CancelItemsBody, docs.CANCEL_ITEMS_BODY] = ALL_WAITING,
+    body: CancelItems = ALL_WAITING,
 ) -> FlowAnswer:
     """Cancel items that wait, by default all of them, and dismiss refused items by their numbers. Crawls under way go
     on.
     """
-    record = on_record(caller, body.actor)
-    request = CancelItems(numbers=_numbers(body.numbers), manager=body.manager, **record)
-    return await api.control.flows.cancel_items(flow, request)
-
-
-def _numbers(numbers: list[int] | None) -> tuple[int, ...] | None:
-    return None if numbers is None else tuple(numbers)
+    return await api.control.flows.cancel_items(flow, by_caller(body, caller))

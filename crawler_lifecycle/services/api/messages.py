@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import Field, JsonValue, field_validator
 
 from crawler_lifecycle.contract.base import Message, Request
-from crawler_lifecycle.contract.limits import LimitChange, LimitRecord, PauseRequest, ScopeName
+from crawler_lifecycle.contract.limits import LimitRecord
 from crawler_lifecycle.contract.notices import Notice
 from crawler_lifecycle.contract.records import CrawlerRuns, ExportRecord, RunOverview, RunSummary, TaskLine
 from crawler_lifecycle.contract.requests import MOST_TASKS_EVER, RETRIES, Moment, RunParameters
@@ -91,18 +91,6 @@ class PauseBody(Request):
     actor: Annotated[str, Field(max_length=256)] | None = Field(
         default=None, description="person or program that asks, for the record, where the token's name stands beside it"
     )
-
-
-class LimitBody(LimitChange):
-    """New values for the limits of a scope. A value that is left out stays, and null takes a value away."""
-
-
-class ScopePauseBody(PauseRequest):
-    """Pause of a scope: a crawler, a label, or the installation if neither is given."""
-
-
-class ScopeBody(ScopeName):
-    """Scope: a crawler, a label, or the installation if neither is given."""
 
 
 class LimitList(Message):

@@ -12,18 +12,7 @@ from crawler_lifecycle.contract.task_order import TaskOrder
 from crawler_lifecycle.errors import BadInput, NotFound
 from crawler_lifecycle.services.api import messages
 from crawler_lifecycle.services.api.cursors import make_cursor, read_cursor
-from crawler_lifecycle.services.api.document import (
-    CRAWLER,
-    CRAWLER_RUNS,
-    CRAWLERS,
-    NO_RUN,
-    RUN_COUNTS,
-    RUN_PAGE,
-    RUN_VIEW,
-    TASK,
-    TASKS,
-    TOKEN,
-)
+from crawler_lifecycle.services.api.document import NO_RUN, NO_TASK
 from crawler_lifecycle.services.api.run_filters import Chosen
 from crawler_lifecycle.services.api.state import BEARER, READING, ApiState, Caller, CurrentApi, Run
 from crawler_lifecycle.services.api.temporal_ui import workflow_url
@@ -35,20 +24,20 @@ CrawlerName = Annotated[str, Path(max_length=128, description="name in the catal
 router = APIRouter(prefix="/v1", tags=["reading"])
 
 
-@router.get("/me", dependencies=[BEARER], responses=TOKEN)
+@router.get("/me", dependencies=[BEARER])
 def get_token(token: Caller) -> messages.Caller:
     """Return name and scopes of the token."""
     return messages.Caller(name=token.name, scopes=token.scopes)
 
 
-@router.get("/crawlers", dependencies=READING, responses=CRAWLERS)
+@router.get("/crawlers", dependencies=READING)
 async def list_crawlers(api: CurrentApi) -> messages.CrawlerList:
     """Return the crawlers' names in the catalogue."""
     names = await api.control.context.scheduler(lambda scheduler: scheduler.crawler_names())
     return messages.CrawlerList(crawlers=names)
 
 
-@router.get("/crawler-runs", dependencies=READING, responses=CRAWLER_RUNS)
+@router.get("/crawler-runs", dependencies=READING)
 async def list_crawler_runs(api: CurrentApi) -> messages.CrawlerRunList:
     """Return the latest run and the latest ends of every crawler in the catalogue, with those of flows."""
     names = await api.control.context.scheduler(lambda scheduler: scheduler.crawler_names())
@@ -56,9 +45,7 @@ async def list_crawler_runs(api: CurrentApi) -> messages.CrawlerRunList:
     return messages.CrawlerRunList(crawlers=by_crawler)
 
 
-@router.get(
-    "/crawlers/{crawler:path}", dependencies=READING, responses=CRAWLER | problems(_404="There is no such crawler.")
-)
+@router.get("/crawlers/{crawler:path}", dependencies=READING, responses=problems(_404="There is no such crawler."))
 async def get_crawler(api: CurrentApi, crawler: CrawlerName) -> Crawler:
     """Return a crawler's entry in the catalogue, with hidden values for environment variables."""
     try:
@@ -68,7 +55,7 @@ async def get_crawler(api: CurrentApi, crawler: CrawlerName) -> Crawler:
     return without_values(entry)
 
 
-@router.get("/runs", dependencies=READING, responses=RUN_PAGE)
+@router.get("/runs", dependencies=READING)
 def list_runs(
     api: CurrentApi,
     chosen: Chosen,
@@ -85,13 +72,13 @@ def list_runs(
     return messages.RunPage(runs=list(summaries[:limit]), next=next_cursor)
 
 
-@router.get("/run-counts", dependencies=READING, responses=RUN_COUNTS)
+@router.get("/run-counts", dependencies=READING)
 def count_runs(api: CurrentApi, chosen: Chosen) -> messages.RunCounts:
     """Count the runs by status. The count for FAILED leaves out stopped runs, and STOPPED counts them."""
     return messages.RunCounts(counts=dict(api.control.runs.counts(chosen)))
 
 
-@router.get("/runs/{run}", dependencies=READING, responses=RUN_VIEW | problems(_404=NO_RUN))
+@router.get("/runs/{run}", dependencies=READING, responses=problems(_404=NO_RUN))
 def get_run(api: CurrentApi, run: Run) -> messages.RunView:
     """Return a run with its status, its waiting cause and since when, its timeline, its exports and its notices."""
     overview = api.control.runs.overview(run)
@@ -109,7 +96,7 @@ def get_run(api: CurrentApi, run: Run) -> messages.RunView:
 @router.get(
     "/runs/{run}/tasks",
     dependencies=READING,
-    responses=TASKS | problems(_404=NO_RUN),
+    responses=problems(_404=NO_RUN),
 )
 def list_tasks(
     api: CurrentApi,
@@ -149,7 +136,7 @@ def _next_page(rows: Sequence[TaskRecord], first: int, limit: int, order: TaskOr
 @router.get(
     "/runs/{run}/tasks/{task}",
     dependencies=READING,
-    responses=TASK | problems(_404="There is no such run or task."),
+    responses=problems(_404=NO_TASK),
 )
 def get_task(api: CurrentApi, run: Run, task: int) -> TaskRecord:
     """Return a task with its evidence: message, last log lines, events."""

@@ -34,7 +34,7 @@ NO_PAUSE_BODY = messages.PauseBody()  # for a request without a body
 router = APIRouter(prefix="/v1/schedules", tags=["schedules"])
 
 
-@router.get("", dependencies=READING, responses=docs.SCHEDULES)
+@router.get("", dependencies=READING)
 async def list_schedules(api: CurrentApi) -> messages.ScheduleList:
     """Return the schedules by name. A new schedule may take a moment to appear."""
     return messages.ScheduleList(schedules=list(await api.control.schedules.list()))
@@ -43,7 +43,7 @@ async def list_schedules(api: CurrentApi) -> messages.ScheduleList:
 @router.get(
     "/{schedule}",
     dependencies=READING,
-    responses=docs.SCHEDULE | problems(_404=docs.NO_SCHEDULE),
+    responses=problems(_404=docs.NO_SCHEDULE),
 )
 async def get_schedule(
     api: CurrentApi,
@@ -59,8 +59,8 @@ async def get_schedule(
     "/{schedule}",
     dependencies=OPERATING,
     response_model=ScheduleDetails,
-    responses=docs.SCHEDULE
-    | docs.SCHEDULE_MADE
+    responses=docs.answer(200, "The schedule has these rules from now on.")
+    | docs.answer(201, "The schedule is made.", ScheduleDetails)
     | problems(
         _409="The name belongs to a schedule of another application.",
         _412="There is a schedule of this name already, and the request has `If-None-Match: *`.",
@@ -71,7 +71,7 @@ async def put_schedule(
     commands: Commands,
     caller: Caller,
     schedule: NewScheduleName,
-    body: Annotated[messages.ScheduleBody, docs.SCHEDULE_BODY],
+    body: messages.ScheduleBody,
     response: Response,
     only_new: OnlyNew = None,
 ) -> ScheduleDetails | Response:
@@ -109,13 +109,13 @@ def _schedule_request(schedule: str, body: messages.ScheduleBody, caller: str) -
 @router.post(
     "/{schedule}/pause",
     dependencies=OPERATING,
-    responses=docs.SCHEDULE | problems(_404=docs.NO_SCHEDULE),
+    responses=problems(_404=docs.NO_SCHEDULE),
 )
 async def pause_schedule(
     api: CurrentApi,
     caller: Caller,
     schedule: ScheduleName,
-    body: Annotated[messages.PauseBody, docs.PAUSE_BODY] = NO_PAUSE_BODY,
+    body: messages.PauseBody = NO_PAUSE_BODY,
 ) -> ScheduleDetails:
     """Pause a schedule. Runs under way continue."""
     return await commands_of(api, caller, body.actor).schedules.pause(schedule, reason=body.reason)
@@ -124,13 +124,13 @@ async def pause_schedule(
 @router.post(
     "/{schedule}/resume",
     dependencies=OPERATING,
-    responses=docs.SCHEDULE | problems(_404=docs.NO_SCHEDULE),
+    responses=problems(_404=docs.NO_SCHEDULE),
 )
 async def resume_schedule(
     api: CurrentApi,
     caller: Caller,
     schedule: ScheduleName,
-    body: Annotated[messages.PauseBody, docs.PAUSE_BODY] = NO_PAUSE_BODY,
+    body: messages.PauseBody = NO_PAUSE_BODY,
 ) -> ScheduleDetails:
     """Resume a schedule. Occurrences due during the pause stay skipped; a backfill starts such occurrences."""
     return await commands_of(api, caller, body.actor).schedules.resume(schedule, reason=body.reason)
@@ -140,7 +140,13 @@ async def resume_schedule(
     "/{schedule}/trigger",
     dependencies=OPERATING,
     response_model=Triggered,
-    responses=docs.TRIGGERED | problems(_404=docs.NO_SCHEDULE),
+    responses=docs.answer(
+        202,
+        "The schedule is triggered, and the outcome is not known yet. A second request would start a second "
+        "occurrence.",
+        Triggered,
+    )
+    | problems(_404=docs.NO_SCHEDULE),
 )
 async def trigger_schedule(commands: Commands, schedule: ScheduleName, response: Response) -> Triggered | Response:
     """Start an occurrence now, also of a paused schedule. The overlap policy applies; the answer has the outcome.
@@ -160,10 +166,11 @@ async def trigger_schedule(commands: Commands, schedule: ScheduleName, response:
     status_code=202,
     dependencies=OPERATING,
     response_model=Backfilled,
-    responses=docs.BACKFILLED | problems(_404=docs.NO_SCHEDULE, _422=docs.NOT_ACCEPTABLE + " Nothing was started."),
+    responses=docs.answer(202, "The runs are started.")
+    | problems(_404=docs.NO_SCHEDULE, _422=docs.NOT_ACCEPTABLE + " Nothing was started."),
 )
 async def backfill_schedule(
-    commands: Commands, schedule: ScheduleName, body: Annotated[messages.BackfillBody, docs.BACKFILL_BODY]
+    commands: Commands, schedule: ScheduleName, body: messages.BackfillBody
 ) -> Backfilled | Response:
     """Start the occurrences due in a past period, whether they ran or not. A repeated request may start the
     occurrences twice: without an answer, or after a 503, check first whether the runs exist.
@@ -178,7 +185,7 @@ async def backfill_schedule(
 @router.delete(
     "/{schedule}",
     dependencies=OPERATING,
-    responses=docs.DELETED | problems(_404=docs.NO_SCHEDULE),
+    responses=problems(_404=docs.NO_SCHEDULE),
 )
 async def delete_schedule(commands: Commands, schedule: ScheduleName) -> messages.Deleted:
     """Remove a schedule. Runs under way continue, and earlier runs stay recorded."""

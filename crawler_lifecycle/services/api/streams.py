@@ -14,13 +14,29 @@ from starlette.types import Scope as Connection
 from crawler_lifecycle.contract.records import LogPart
 from crawler_lifecycle.errors import BadInput, NotFound, NotReady
 from crawler_lifecycle.services.api import changes, following
-from crawler_lifecycle.services.api.document import CHANGES, LOG, LOG_STREAM
+from crawler_lifecycle.services.api.document import NO_TASK, stream_answer
 from crawler_lifecycle.services.api.state import READING, ApiState, Caller, CurrentApi, Run
 from crawler_lifecycle.services.api.tokens import Scope, Token
-from crawler_lifecycle.services.problems import problems
+from crawler_lifecycle.services.problems import Responses, problems
 
 LARGEST_OFFSET = 1 << 50  # bytes: longer than any log, and valid as an offset in a file
 TOKEN_CHECK_PAUSE = 2.0  # seconds between two checks of an open stream's token
+
+LOG: Responses = {
+    200: {
+        "description": "A part as JSON; with `Accept: text/plain`, the text from the offset to the present end.",
+        "content": {"text/plain": {"schema": {"type": "string"}}},
+    }
+}
+LOG_STREAM = stream_answer(
+    'event: log\ndata: {"attempt":1,"text":"page 1 of 20\\n","offset":13,"ended":false}\nid: 1-13\n\n'
+)
+CHANGES = stream_answer(
+    "event: ready\ndata: {}\nid: 1763629207250000\n\n"
+    'event: notice\ndata: {"notice_id":"5d0b4a0e-6f55-5c4c-9d5e-0d2f1e3a7b11","kind":"started","run_id":42}\n'
+    "id: 1763629207250000\n\n"
+    'event: run\ndata: {"run_id":42,"status":"PROCESSING"}\nid: 1763629209000000\n\n'
+)
 
 router = APIRouter(prefix="/v1", tags=["following"], dependencies=READING)
 TaskNumber = Annotated[int, Query(ge=0, le=10**9, description="number of the task")]
@@ -35,7 +51,7 @@ LastId = Annotated[
 @router.get(
     "/runs/{run}/logs",
     response_model=LogPart,
-    responses=LOG | problems(_404="No such run or task."),
+    responses=LOG | problems(_404=NO_TASK),
 )
 async def get_log(
     api: CurrentApi, run: Run, request: Request, task: TaskNumber = 0, offset: Offset = 0
@@ -65,7 +81,7 @@ async def _text_after(api: ApiState, run: str, task: int, part: LogPart) -> Asyn
 @router.get(
     "/runs/{run}/logs/stream",
     response_class=StreamingResponse,
-    responses=LOG_STREAM | problems(_404="No such run or task."),
+    responses=LOG_STREAM | problems(_404=NO_TASK),
 )
 async def follow_log(
     api: CurrentApi, caller: Caller, run: Run, task: TaskNumber = 0, offset: Offset = 0, last_id: LastId = None
