@@ -10,6 +10,7 @@ from crawler_lifecycle.adapters.sql.flow_rows import members
 from crawler_lifecycle.contract.flows.states import FlowIntent, MemberState
 from crawler_lifecycle.domain.flows import words
 from crawler_lifecycle.domain.flows.rows import MemberKind
+from crawler_lifecycle.domain.naming import host_of
 
 IS_UNDECIDED = and_(members.kind == MemberKind.APPROVAL, members.decision.is_(None))
 
@@ -38,5 +39,5 @@ def flow_waits(connection: Connection, heads: Sequence[Row[Any]], now: datetime)
         if kind is MemberKind.APPROVAL:
             waits[flow] = (*waits.get(flow, ()), f"{words.APPROVAL}:{path}")
         elif flow not in under_way and is_open[flow] == FlowIntent.RUN:
-            waits[flow] = (*waits.get(flow, ()), f"{words.HOST}:{route.split('|')[1]}")
+            waits[flow] = (*waits.get(flow, ()), f"{words.HOST}:{host_of(route)}")
     return waits
