@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from crawler_lifecycle.contract.answers import InstallationView, Resumed, Started, Stopping
     from crawler_lifecycle.contract.attention import Attention
-    from crawler_lifecycle.contract.audits import AuditOverview, AuditReport, AuditRequest
+    from crawler_lifecycle.contract.audits import AuditReport, AuditRequest, AuditView
     from crawler_lifecycle.contract.limits import LimitChange, LimitRecord, PauseRequest, ScopeName
     from crawler_lifecycle.contract.records import RunDetails, RunOverview, RunSummary
     from crawler_lifecycle.contract.requests import RunRequest, StopRequest
@@ -101,11 +101,9 @@ class ScheduleAccess(Protocol):
 
 
 class AuditAccess(Protocol):
-    def overview(self) -> "AuditOverview": ...
+    async def view(self) -> "AuditView": ...
 
     async def run(self, request: "AuditRequest") -> "AuditReport": ...
-
-    async def check_punctuality(self, overview: "AuditOverview") -> str | None: ...
 
 
 class Access(Protocol):

@@ -8,6 +8,7 @@ import click
 
 from crawler_lifecycle.cli.common import open_access, print_answer, standard_options
 from crawler_lifecycle.cli.failures import DISAGREES, NOT_READY, OK
+from crawler_lifecycle.errors import NotReady
 
 if TYPE_CHECKING:
     from crawler_lifecycle.cli.access import Access
@@ -54,11 +55,13 @@ def _show(control: "Access", *, as_json: bool) -> int:
     """Print the findings of the last audits and return the exit status."""
     from crawler_lifecycle.cli.audit_lines import overview_lines
 
-    overview = control.audits.overview()
-    print_answer(overview, overview_lines, as_json=as_json)
-    if line := asyncio.run(control.audits.check_punctuality(overview)):
-        click.echo(line, err=as_json)
-    return DISAGREES if any(overview.open.values()) else OK
+    view = asyncio.run(control.audits.view())
+    print_answer(view, overview_lines, as_json=as_json)
+    if view.problem is not None:
+        raise NotReady(view.problem)
+    if view.first_due is not None:
+        click.echo(view.first_due, err=as_json)
+    return DISAGREES if any(view.open.values()) else OK
 
 
 def _audit_now(control: "Access", *, repair: bool, remove_unknown_jobs: bool, as_json: bool) -> int:

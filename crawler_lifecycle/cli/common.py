@@ -217,7 +217,7 @@ def open_limits(state: Path | None, actor: str | None = None) -> "LimitAccess":
     if (api := open_api(state)) is not None:
         from crawler_lifecycle.cli.remote.access import RemoteLimits
 
-        return RemoteLimits(api)
+        return RemoteLimits(api, actor or user_name())
     from crawler_lifecycle.control.context import Context
     from crawler_lifecycle.control.limits import LimitCommands
 

@@ -168,7 +168,7 @@ def _names_in_installation(state: Path | None) -> list[str] | None:
     from crawler_lifecycle.control.installation import is_known
 
     if (api := open_api(state)) is not None:
-        return [entry.name for entry in api.entries()]
+        return [entry.name for entry in api.entries().crawlers]
     if not is_known(state):
         return None
     return asyncio.run(Context.open(state).scheduler(lambda scheduler: scheduler.crawler_names()))

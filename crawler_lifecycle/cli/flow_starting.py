@@ -12,7 +12,6 @@ import click
 from crawler_lifecycle.cli.authors_code import refusals_of_a_class
 from crawler_lifecycle.cli.common import standard_options
 from crawler_lifecycle.cli.flow_options import actor_option, arguments_argument, on_record, open_commands, print_effect
-from crawler_lifecycle.cli.remote.choice import open_api
 from crawler_lifecycle.errors import BadInput, NotReady
 
 if TYPE_CHECKING:
@@ -78,8 +77,7 @@ async def _start(
         return await commands.push(PushFlow(definition=definition, **record))
     with refusals_as_bad_input():
         request = StartManager(manager=target, family=family, arguments=tuple(arguments), **record)
-    if open_api(state) is None:
-        check_arguments(await commands.definition_of_manager(target, family, arguments))
+    check_arguments(await commands.definition_of_manager(target, family, arguments))
     return await commands.start_manager(request)
 
 

@@ -131,7 +131,10 @@ def crawlers(file: Path | None, state: Path | None, as_json: bool) -> None:
         _check_catalogue(file, as_json=as_json)
         return
     if (api := open_api(state)) is not None:
-        print_answer(list(api.entries()), crawler_lines, as_json=as_json)
+        entries = api.entries()
+        if entries.problem is not None:
+            print_to_stderr(f"Warning: {entries.problem}")
+        print_answer(entries.crawlers, crawler_lines, as_json=as_json)
         return
     scheduler = open_context(state).parts.deployer
     catalogue = scheduler.crawlers()

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from crawler_lifecycle.cli.common import Duration, open_control, standard_options
+from crawler_lifecycle.cli.common import Duration, standard_options
 from crawler_lifecycle.cli.dashes import CommandWithDashes, words_in_front
-from crawler_lifecycle.cli.remote.choice import open_api
+from crawler_lifecycle.cli.flow_options import open_commands
 from crawler_lifecycle.cli.requests import Arguments, make_schedule, run_options
 from crawler_lifecycle.cli.schedule_opening import open_schedules, print_schedule, schedule_argument
 from crawler_lifecycle.errors import BadInput
@@ -128,7 +128,5 @@ def _manager_of(
         return definition_for(target, words, schedule_id, None, "default")
     with refusals_as_bad_input():
         scheduled = ScheduledManager(name=target, arguments=list(words))
-    if open_api(state) is None:
-        flows = open_control(state).flows
-        check_arguments(asyncio.run(flows.definition_of_manager(target, schedule_id, words)))
+    check_arguments(asyncio.run(open_commands(state).definition_of_manager(target, schedule_id, words)))
     return scheduled

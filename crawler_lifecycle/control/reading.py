@@ -14,7 +14,6 @@ from crawler_lifecycle.bootstrap.parts import Parts
 from crawler_lifecycle.contract.answers import ClusterPlaces, InstallationView
 from crawler_lifecycle.contract.attention import Attention
 from crawler_lifecycle.contract.limits import INSTALLATION
-from crawler_lifecycle.contract.notices import ExportKind
 from crawler_lifecycle.contract.records import (
     CrawlerRuns,
     ExportRecord,
@@ -25,7 +24,7 @@ from crawler_lifecycle.contract.records import (
     TaskRecord,
 )
 from crawler_lifecycle.contract.run_filter import OPEN_RUNS, RunFilter
-from crawler_lifecycle.contract.states import ExportState, ListedStatus, TaskStatus
+from crawler_lifecycle.contract.states import ExportKind, ExportState, ListedStatus, TaskStatus
 from crawler_lifecycle.contract.task_order import TaskOrder
 from crawler_lifecycle.control.attention import counted
 from crawler_lifecycle.control.context import Context
@@ -220,7 +219,7 @@ class RunReader:
                 last_details = details
             if details.run.status.is_over:
                 seconds_for_exports -= POLL_PAUSE
-                if is_handed_over(details) or seconds_for_exports <= 0:
+                if details.is_handed_over or seconds_for_exports <= 0:
                     return
             await asyncio.sleep(POLL_PAUSE)
 
@@ -246,10 +245,3 @@ class RunReader:
             return self._context.store.records.run_id(str(uuid.UUID(text)))
         except ValueError as error:
             raise NotFound(f"{text[:80]!r} is neither a RunID (a number) nor a run_uid (a UUID)") from error
-
-
-def is_handed_over(details: RunDetails) -> bool:
-    """Return whether every export is recorded as done or failed, for all ends."""
-    expected = details.run.end_number * len(ExportKind)
-    finished = sum(export.state is not ExportState.PENDING for export in details.exports)
-    return finished >= expected

@@ -12,9 +12,9 @@ from sqlalchemy import Connection, Update, bindparam, case, func, insert, select
 from crawler_lifecycle.adapters.sql.reading import export_record, with_explanations
 from crawler_lifecycle.adapters.sql.schema import exports, histories, history_properties
 from crawler_lifecycle.adapters.sql.transactions import OnDatabase, fence, keep_property, reading, transaction
-from crawler_lifecycle.contract.notices import ExportEvent, ExportKind, Notice, NoticeKind
+from crawler_lifecycle.contract.notices import ExportEvent, Notice, NoticeKind
 from crawler_lifecycle.contract.records import Explanation, ExportRecord, RunRecord
-from crawler_lifecycle.contract.states import ExportState
+from crawler_lifecycle.contract.states import ExportKind, ExportState
 from crawler_lifecycle.contract.steps.run import ExportsOwed, RunRef
 from crawler_lifecycle.domain.naming import event_id
 from crawler_lifecycle.domain.reasons import ALL_SUCCEEDED

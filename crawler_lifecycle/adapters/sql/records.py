@@ -29,7 +29,7 @@ from crawler_lifecycle.adapters.sql.schema import (
 from crawler_lifecycle.adapters.sql.task_lists import page_of_tasks
 from crawler_lifecycle.adapters.sql.texts import is_text
 from crawler_lifecycle.adapters.sql.transactions import OnDatabase, reading, transaction
-from crawler_lifecycle.contract.notices import ExportKind, Notice
+from crawler_lifecycle.contract.notices import Notice
 from crawler_lifecycle.contract.records import (
     Changed,
     CrawlerRuns,
@@ -41,7 +41,7 @@ from crawler_lifecycle.contract.records import (
 )
 from crawler_lifecycle.contract.run_filter import ALL_RUNS, RunFilter
 from crawler_lifecycle.contract.schedules import ScheduleCommand
-from crawler_lifecycle.contract.states import ListedStatus, TaskStatus
+from crawler_lifecycle.contract.states import ExportKind, ListedStatus, TaskStatus
 from crawler_lifecycle.contract.task_order import TaskOrder
 from crawler_lifecycle.errors import NotFound, TemporaryError
 from crawler_lifecycle.ports import SaturatedRuns, ScheduledRun

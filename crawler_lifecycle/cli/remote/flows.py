@@ -2,14 +2,15 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import islice, takewhile
+from itertools import islice
 from typing import Any
 
 from crawler_lifecycle.cli.remote.choice import lacking
 from crawler_lifecycle.cli.remote.threads import call, iterate
 from crawler_lifecycle.client.http import Api
 from crawler_lifecycle.contract.flows.answers import FlowAnswer, FlowChange, FlowSummary, MemberRecord
-from crawler_lifecycle.contract.flows.item_requests import CancelItems, RetryItems, StartManager
+from crawler_lifecycle.contract.flows.definition import FlowDefinition
+from crawler_lifecycle.contract.flows.item_requests import AddItems, CancelItems, RetryItems, StartManager
 from crawler_lifecycle.contract.flows.names import ROOT
 from crawler_lifecycle.contract.flows.records import FlowStatus, Why
 from crawler_lifecycle.contract.flows.requests import (
@@ -50,19 +51,16 @@ class RemoteFlows:
         search: str | None = None,
         attention: bool = False,
     ) -> Sequence[FlowSummary]:
-        """Return flows, newest first; with `before`, only flows older than the flow with this uid."""
-        only = next(iter(states)) if states and len(states) == 1 else None
-        flows = self._flows.all(state=only, family=family, search=search, attention=attention)
-        if before is not None:
-            newer = takewhile(lambda flow: flow.uid != before, self._flows.all())
-            passed = {before, *(flow.uid for flow in newer)}
-            flows = (flow for flow in flows if flow.uid not in passed)
-        return list(islice((flow for flow in flows if not states or flow.state in states), limit))
+        """Return flows, newest first; with `before`, only flows older than this flow."""
+        flows = self._flows.all(
+            state=list(states or ()), family=family, search=search, attention=attention, before=before
+        )
+        return list(islice(flows, limit))
 
     def row(self, flow: str) -> tuple[str, FlowSummary]:
-        """Return the flow's uid and the flow as in a list."""
+        """Return the flow's name for `before`, and the flow as in a list."""
         summary = self._flows.show(flow)["flow"]
-        return summary.uid, summary
+        return summary.id, summary
 
     def status(self, flow: str) -> FlowStatus:
         return self._flows.show(flow)["status"]
@@ -74,15 +72,7 @@ class RemoteFlows:
         self, flow: str, paths: Iterable[str] | None = None, *, states: Collection[MemberState] | None = None
     ) -> Sequence[MemberRecord]:
         """Return the members in their order. NotFound for an unknown path."""
-        chosen: Iterable[str | None] = [None] if paths is None else paths
-        jobs = {job.number: job for path in chosen for job in self._jobs(flow, path, states)}
-        return [jobs[number] for number in sorted(jobs)]
-
-    def _jobs(self, flow: str, path: str | None, states: Collection[MemberState] | None) -> Iterator[MemberRecord]:
-        """Yield the jobs. A single state is chosen by the API, and several states here."""
-        only = next(iter(states)) if states and len(states) == 1 else None
-        jobs = self._flows.jobs(flow, path, state=only)
-        return (job for job in jobs if not states or job.state in states)
+        return list(self._flows.jobs(flow, paths, state=list(states or ())))
 
     def managers(self, flow: str) -> Sequence[ManagerStatus]:
         """Return the flow's crawl managers with their numbers."""
@@ -106,12 +96,7 @@ class RemoteFlows:
 
     def results(self, flow: str, paths: Iterable[str] | None = None) -> Mapping[str, Any]:
         """Return the recorded results by path, nested for sub-workflows."""
-        if paths is None:
-            return self._flows.results(flow)
-        merged = dict[str, Any]()
-        for path in paths:
-            _merge(merged, self._flows.results(flow, path))
-        return merged
+        return self._flows.results(flow, paths)
 
     def why(self, flow: str, path: str = ROOT) -> Why:
         return self._flows.why(flow, path or None)
@@ -135,6 +120,9 @@ class RemoteFlows:
     async def retry(self, flow: str, request: RetryMembers) -> FlowAnswer:
         return await call(lambda: self._flows.retry(flow, request))
 
+    async def add_items(self, flow: str, request: AddItems) -> FlowAnswer:
+        return await call(lambda: self._flows.add_items(flow, request))
+
     async def retry_items(self, flow: str, request: RetryItems) -> FlowAnswer:
         return await call(lambda: self._flows.retry_items(flow, request))
 
@@ -143,6 +131,10 @@ class RemoteFlows:
 
     async def start_manager(self, request: StartManager) -> FlowAnswer:
         return await call(lambda: self._flows.start_manager(request))
+
+    async def definition_of_manager(self, name: str, family: str | None, arguments: Sequence[str]) -> FlowDefinition:
+        request = StartManager(manager=name, family=family, arguments=tuple(arguments))
+        return await call(lambda: self._flows.manager_definition(request))
 
     async def approve(self, flow: str, request: ApproveMember) -> FlowAnswer:
         return await call(lambda: self._flows.approve(flow, request))
@@ -167,11 +159,3 @@ class RemoteFlows:
             await asyncio.sleep(POLL_SECONDS)
         return summary
 
-
-def _merge(into: dict[str, Any], results: Mapping[str, Any]) -> None:
-    """Add the results, which may share sub-workflows with the results so far."""
-    for name, value in results.items():
-        if isinstance(value, dict) and isinstance(into.get(name), dict):
-            _merge(into[name], value)
-        else:
-            into[name] = value

@@ -1,6 +1,5 @@
 """Runs over the HTTP API, with the methods of `RunCommands` in `control`."""
 
-import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
@@ -12,17 +11,17 @@ from crawler_lifecycle.contract.attention import Attention
 from crawler_lifecycle.contract.records import RunDetails, RunOverview, RunSummary
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest
 from crawler_lifecycle.contract.states import ListedStatus
-from crawler_lifecycle.control.reading import EXPORT_PATIENCE, Download, is_handed_over
-from crawler_lifecycle.errors import NotFound, TemporaryError
+from crawler_lifecycle.control.reading import Download
+from crawler_lifecycle.errors import NotFound
 from crawler_lifecycle.ports import LogChunk
-
-OUTAGE_PATIENCE = 60.0  # seconds of an outage in which a watched run is read again
-PAUSE = 0.5  # seconds between two reads while the exports are made, or after a failed read
 
 
 class RemoteRuns:
-    def __init__(self, api: Api) -> None:
+    """Runs by their RunID or run_uid. `actor`: name for records, beside the token's name."""
+
+    def __init__(self, api: Api, actor: str | None = None) -> None:
         self._api = api
+        self._actor = actor
 
     def list(
         self,
@@ -46,10 +45,10 @@ class RemoteRuns:
             tag=tag,
             outcome=outcome,
             label=label,
+            before=before,
             page_size=limit,
         )
-        older = (run for run in chosen if before is None or run.run_id < before)
-        return list(islice(older, limit))
+        return list(islice(chosen, limit))
 
     def installation(self, most_saturated: int) -> InstallationView:
         """Return the installation's use of its capacity, and the runs without room in the cluster."""
@@ -64,42 +63,8 @@ class RemoteRuns:
         return self._api.runs.show(run)
 
     def watch(self, run: int | str) -> AsyncIterator[RunDetails]:
-        """Yield the run at every change, until the run is over and its exports are done or exceed EXPORT_PATIENCE."""
-        return iterate(self._watch(run))
-
-    def _watch(self, run: int | str) -> Iterator[RunDetails]:
-        last = self.show(run)
-        yield last
-        for _ in self._changes(last):
-            details = self._read(last.run.run_id)
-            if details != last:
-                yield details
-                last = details
-            if details.run.status.is_over:
-                break
-        deadline = time.monotonic() + EXPORT_PATIENCE
-        while not is_handed_over(last) and time.monotonic() < deadline:
-            time.sleep(PAUSE)
-            details = self._read(last.run.run_id)
-            if details != last:
-                yield details
-                last = details
-
-    def _changes(self, details: RunDetails) -> Iterator[object]:
-        """Yield at every event about the run; nothing for a run that is over."""
-        if not details.run.status.is_over:
-            yield from self._api.changes(details.run.run_id)
-
-    def _read(self, run_id: int) -> RunDetails:
-        """Return the run, also after an outage."""
-        deadline = time.monotonic() + OUTAGE_PATIENCE
-        while True:
-            try:
-                return self.show(run_id)
-            except TemporaryError:
-                if time.monotonic() > deadline:
-                    raise
-            time.sleep(PAUSE)
+        """Yield the run at every change, until the run is over and its exports are done."""
+        return iterate(self._api.runs.watch(run))
 
     def log(self, details: RunDetails, task: int, offset: int = 0) -> LogChunk:
         """Return the log of the task's last attempt, from the byte `offset` on."""
@@ -125,11 +90,11 @@ class RemoteRuns:
         )
 
     async def resume(self, run: int | str, *, reopen: bool = False) -> Resumed:
-        return await call(lambda: self._api.runs.resume(run, reopen=reopen))
+        return await call(lambda: self._api.runs.resume(run, reopen=reopen, actor=self._actor))
 
     async def export(self, run: int | str) -> RunOverview:
         def export() -> RunOverview:
-            self._api.runs.export(run)
+            self._api.runs.export(run, actor=self._actor)
             return self._api.runs.overview(run)
 
         return await call(export)

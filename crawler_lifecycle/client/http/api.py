@@ -1,7 +1,6 @@
 """`Api`: the client for an installation's HTTP API."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
@@ -15,10 +14,11 @@ from crawler_lifecycle.client.http.flows import Flows
 from crawler_lifecycle.client.http.limits import Limits
 from crawler_lifecycle.client.http.runs import Runs
 from crawler_lifecycle.client.http.schedules import Schedules
+from crawler_lifecycle.contract.answers import CrawlerEntries
 from crawler_lifecycle.contract.attention import Attention
 from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.records import CrawlerRuns
-from crawler_lifecycle.errors import NotFound, NotReady
+from crawler_lifecycle.errors import NotReady
 from crawler_lifecycle.settings.processes import RemoteSettings
 
 SECONDS = RemoteSettings().seconds  # default time limit
@@ -90,11 +90,9 @@ class Api:
         """Return the crawler's entry in the catalogue; values in its environment are hidden."""
         return self.connection.read(Crawler, f"/v1/crawlers/{segment(name)}")
 
-    def entries(self) -> Iterator[Crawler]:
-        """Yield the catalogue's entries, without an entry removed meanwhile, and without the name `..`."""
-        for name in self.crawlers():
-            with suppress(NotFound):
-                yield self.crawler(name)
+    def entries(self) -> CrawlerEntries:
+        """Return the catalogue's entries, with hidden values in their environments."""
+        return self.connection.read(CrawlerEntries, "/v1/crawler-entries")
 
     def changes(
         self, run: int | str | None = None, *, flows: bool = False, last_id: str | None = None

@@ -125,6 +125,11 @@ class Connection:
             ) from error
 
 
+def with_actor(path: str, actor: str | None) -> str:
+    """Return the path with the name for records, which stands there beside the token's name."""
+    return path if actor is None else f"{path}?actor={quote(actor, safe='')}"
+
+
 def segment(name: object) -> str:
     """Return the name, quoted for a path."""
     return quote(str(name), safe="")

@@ -1,10 +1,10 @@
-"""Limits and pauses over the HTTP API. The record names the token."""
+"""Limits and pauses over the HTTP API. `actor`: name for the record, beside the token's name."""
 
 from collections.abc import Sequence
 
 from typing_extensions import TypedDict
 
-from crawler_lifecycle.client.http.connection import Connection
+from crawler_lifecycle.client.http.connection import Connection, with_actor
 from crawler_lifecycle.contract.answers import InstallationView
 from crawler_lifecycle.contract.limits import LimitChange, LimitRecord, PauseRequest, ScopeName
 
@@ -27,18 +27,20 @@ class Limits:
         """Return the installation's use and the runs without room in the cluster."""
         return self._connection.read(InstallationView, "/v1/installation")
 
-    def change(self, request: LimitChange) -> Sequence[LimitRecord]:
+    def change(self, request: LimitChange, *, actor: str | None = None) -> Sequence[LimitRecord]:
         """Write the request's values."""
-        return self._send("PUT", "/v1/limits", request, repeatable=True)
+        return self._send("PUT", "/v1/limits", request, actor, repeatable=True)
 
-    def pause(self, request: PauseRequest) -> Sequence[LimitRecord]:
+    def pause(self, request: PauseRequest, *, actor: str | None = None) -> Sequence[LimitRecord]:
         """Pause the scope: new runs are accepted and wait, and work in the cluster continues."""
-        return self._send("POST", "/v1/limits/pause", request, repeatable=True)
+        return self._send("POST", "/v1/limits/pause", request, actor, repeatable=True)
 
-    def resume(self, scope: ScopeName) -> Sequence[LimitRecord]:
+    def resume(self, scope: ScopeName, *, actor: str | None = None) -> Sequence[LimitRecord]:
         """End the scope's pause. NotFound if the scope is not paused."""
-        return self._send("POST", "/v1/limits/resume", scope, repeatable=False)
+        return self._send("POST", "/v1/limits/resume", scope, actor, repeatable=False)
 
-    def _send(self, method: str, path: str, request: ScopeName, *, repeatable: bool) -> Sequence[LimitRecord]:
+    def _send(
+        self, method: str, path: str, request: ScopeName, actor: str | None, *, repeatable: bool
+    ) -> Sequence[LimitRecord]:
         body = request.model_dump(mode="json", exclude_unset=True)
-        return self._connection.command(_Limits, method, path, body, repeatable=repeatable)["limits"]
+        return self._connection.command(_Limits, method, with_actor(path, actor), body, repeatable=repeatable)["limits"]

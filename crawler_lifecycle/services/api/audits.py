@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query, Response
 
 from crawler_lifecycle.contract.answers import AuditStarted
-from crawler_lifecycle.contract.audits import AuditOverview, AuditReport, AuditRequest
+from crawler_lifecycle.contract.audits import AuditReport, AuditRequest, AuditView
 from crawler_lifecycle.contract.base import Message
 from crawler_lifecycle.services.api.document import AUDIT_BODY
 from crawler_lifecycle.services.api.state import OPERATING, READING, Caller, CurrentApi, commands_of
@@ -34,6 +34,8 @@ OVERVIEW = {
     "last_complete_at": FINISHED_AT,
     "open": {"unsupervised": 1},
     "findings": [FINDING_RECORD],
+    "first_due": None,
+    "problem": None,
 }
 REPORT = {
     "audit": {"audit_uid": AUDIT_UID, "began_at": BEGAN_AT, "repair": True, "remove_unknown_jobs": False},
@@ -62,11 +64,11 @@ DRY_RUN = AuditBody()  # for a request without a body
 
 
 @router.get("/audits", dependencies=READING, responses=_example(OVERVIEW))
-def list_audits(
+async def list_audits(
     api: CurrentApi, limit: Annotated[int, Query(ge=0, le=1000, description="largest number of findings")] = 100
-) -> AuditOverview:
+) -> AuditView:
     """Return the latest audits and their findings. Open findings come first."""
-    return api.control.audits.overview(findings=limit)
+    return await api.control.audits.view(findings=limit)
 
 
 @router.post(

@@ -97,6 +97,12 @@ def stream_example(example: str) -> Responses:
 TOKEN = example({"name": "shop-backend", "scopes": ["operate", "read"]})
 CRAWLERS = example({"crawlers": ["bookshop", "sleeper"]})
 CRAWLER = example({"name": "bookshop", "command": ["python", "/opt/crawlers/bookshop_spider.py"], "processes": 4})
+CRAWLER_ENTRIES = example(
+    {
+        "crawlers": [{"name": "bookshop", "command": ["python", "/opt/crawlers/bookshop_spider.py"], "processes": 4}],
+        "problem": None,
+    }
+)
 CRAWLER_RUNS = example(
     {
         "crawlers": [

@@ -22,7 +22,7 @@ from crawler_lifecycle.services.api import flow_document as docs
 from crawler_lifecycle.services.api import flow_messages as messages
 from crawler_lifecycle.services.api.document import NOT_ACCEPTABLE
 from crawler_lifecycle.services.api.flows import Flow
-from crawler_lifecycle.services.api.state import DOOR, OPERATING, Caller, CurrentApi
+from crawler_lifecycle.services.api.state import DOOR, OPERATING, Actor, Caller, CurrentApi
 from crawler_lifecycle.services.api.tokens import Token
 from crawler_lifecycle.services.problems import Responses, problems
 
@@ -51,6 +51,7 @@ async def push_flow(
     request: Request,
     body: Annotated[messages.FlowBody, docs.PUSH_BODY],
     response: Response,
+    actor: Actor = None,
 ) -> FlowAnswer:
     """Store a flow, or update the flow with its id. A repeated request changes nothing.
 
@@ -59,7 +60,7 @@ async def push_flow(
     """
     del body  # checked and described by the framework; the definition is read strictly from the request itself
     definition = read_definition(await request.body())
-    answer = await api.control.flows.push(PushFlow(definition=definition, **on_record(caller, None)))
+    answer = await api.control.flows.push(PushFlow(definition=definition, **on_record(caller, actor)))
     response.status_code = 201 if answer.created else 200
     response.headers["Location"] = f"/v1/flows/{quote(answer.flow_id)}"
     return answer

@@ -6,6 +6,7 @@ from urllib.parse import quote
 from fastapi import APIRouter, Query, Response
 
 from crawler_lifecycle.contract.flows.answers import FlowAnswer
+from crawler_lifecycle.contract.flows.definition import FlowDefinition
 from crawler_lifecycle.contract.flows.item_requests import AddItems, CancelItems, RetryItems, StartManager
 from crawler_lifecycle.contract.flows.records import Why
 from crawler_lifecycle.contract.managers.item_filter import Number
@@ -55,6 +56,17 @@ async def start_manager(
     response.status_code = 201 if answer.created else 200
     response.headers["Location"] = f"/v1/flows/{quote(answer.flow_id)}"
     return answer
+
+
+@router.post("/managers/definition",
+    dependencies=OPERATING,
+    responses=docs.MANAGER_DEFINITION | problems(_422=NOT_ACCEPTABLE + " The catalogue may have no such manager."),
+)
+async def preview_manager(
+    api: CurrentApi, body: Annotated[messages.StartManagerBody, docs.START_MANAGER_BODY]
+) -> FlowDefinition:
+    """Return the flow that a start of the catalogue's manager would store. Nothing is written."""
+    return await api.control.flows.definition_of_manager(body.manager, body.family, tuple(body.arguments))
 
 
 @router.get(
