@@ -6,8 +6,7 @@ import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import click
 import pytest
@@ -21,8 +20,6 @@ from crawler_lifecycle.cli.flow_lines import list_lines
 from crawler_lifecycle.cli.flow_options import print_effect
 from crawler_lifecycle.cli.flow_running import Ending, say_others
 from crawler_lifecycle.cli.flows import flow as group
-from crawler_lifecycle.cli.remote.flows import RemoteFlows
-from crawler_lifecycle.client.http import Api
 from crawler_lifecycle.contract.flows.answers import FlowSummary
 from crawler_lifecycle.contract.flows.definition import FlowDefinition
 from crawler_lifecycle.contract.flows.requests import PushFlow
@@ -542,18 +539,3 @@ def test_a_run_names_other_flows_that_its_host_executes(
         asyncio.run(say_others(open_control(state), StepModules((module,)), ending))
     (line,) = capsys.readouterr().out.splitlines()
     assert line == "flow forgotten waits for a host of the same module, and is executed, too, until this flow ends"
-
-
-def test_a_remote_list_reads_no_further_than_its_limit() -> None:
-    """All flows of the installation were read before the first one was shown."""
-    read: list[str] = []
-
-    def all_flows(**filters: object) -> Iterator[SimpleNamespace]:
-        for number in range(9, 0, -1):
-            read.append(f"{number}")
-            if not filters or number % 2:
-                yield SimpleNamespace(uid=f"{number}")
-
-    flows = RemoteFlows(cast(Api, SimpleNamespace(flows=SimpleNamespace(all=all_flows), runs=None)))
-    assert [flow.uid for flow in flows.list(limit=2, before="8", search="odd")] == ["7", "5"]
-    assert read == ["9", "8", *"98765"]

@@ -74,7 +74,9 @@ class RemoteSchedules:
     async def backfill(
         self, schedule_id: str, since: datetime, until: datetime, *, at_once: bool = False
     ) -> Backfilled:
-        return await call(lambda: self._schedules.backfill(schedule_id, since, until, at_once=at_once, actor=self._actor))
+        return await call(
+            lambda: self._schedules.backfill(schedule_id, since, until, at_once=at_once, actor=self._actor)
+        )
 
     async def delete(self, schedule_id: str) -> None:
         await call(lambda: self._schedules.delete(schedule_id, actor=self._actor))

@@ -1,7 +1,7 @@
 """Flows over the HTTP API, with the methods of `FlowCommands` in `control`."""
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -10,7 +10,7 @@ from crawler_lifecycle.cli.remote.threads import call, iterate
 from crawler_lifecycle.client.http import Api
 from crawler_lifecycle.contract.flows.answers import FlowAnswer, FlowChange, FlowSummary, MemberRecord
 from crawler_lifecycle.contract.flows.definition import FlowDefinition
-from crawler_lifecycle.contract.flows.item_requests import AddItems, CancelItems, RetryItems, StartManager
+from crawler_lifecycle.contract.flows.item_requests import CancelItems, RetryItems, StartManager
 from crawler_lifecycle.contract.flows.names import ROOT
 from crawler_lifecycle.contract.flows.records import FlowStatus, Why
 from crawler_lifecycle.contract.flows.requests import (
@@ -120,9 +120,6 @@ class RemoteFlows:
     async def retry(self, flow: str, request: RetryMembers) -> FlowAnswer:
         return await call(lambda: self._flows.retry(flow, request))
 
-    async def add_items(self, flow: str, request: AddItems) -> FlowAnswer:
-        return await call(lambda: self._flows.add_items(flow, request))
-
     async def retry_items(self, flow: str, request: RetryItems) -> FlowAnswer:
         return await call(lambda: self._flows.retry_items(flow, request))
 
@@ -158,4 +155,3 @@ class RemoteFlows:
         while (await call(lambda: self._runs.page(limit=1, flow=flow, status=OPEN))).items:
             await asyncio.sleep(POLL_SECONDS)
         return summary
-

@@ -10,7 +10,7 @@ from crawler_lifecycle.client.http.pages import Page, every
 from crawler_lifecycle.client.http.streams import followed
 from crawler_lifecycle.contract.flows.answers import FlowAnswer, FlowChange, FlowSummary, MemberRecord
 from crawler_lifecycle.contract.flows.definition import FlowDefinition
-from crawler_lifecycle.contract.flows.item_requests import AddItems, CancelItems, RetryItems, StartManager
+from crawler_lifecycle.contract.flows.item_requests import CancelItems, RetryItems, StartManager
 from crawler_lifecycle.contract.flows.records import FlowStatus, Why
 from crawler_lifecycle.contract.flows.requests import (
     AppendMembers,
@@ -239,9 +239,18 @@ class Flows:
         body = request.model_dump(mode="json", exclude={"door", "paths"}, exclude_defaults=True)
         return self._send(flow, "retry", body | {"jobs": _jobs(request.paths)}, repeatable=False)
 
-    def add_items(self, flow: str, request: AddItems) -> FlowAnswer:
-        """Add items to a crawl manager, once for the key."""
-        return self._send(flow, "items", request.model_dump(mode="json", exclude={"door"}))
+    def add_items(
+        self,
+        flow: str,
+        key: str,
+        items: Sequence[Mapping[str, Any]],
+        *,
+        manager: str | None = None,
+        actor: str | None = None,
+    ) -> FlowAnswer:
+        """Add items to a crawl manager, once for the key. An item has parameters as a generator yields them."""
+        body = {"key": key, "items": [dict(item) for item in items], "manager": manager, "actor": actor}
+        return self._send(flow, "items", body)
 
     def retry_items(self, flow: str, request: RetryItems) -> FlowAnswer:
         """Give a crawl manager's items another attempt."""

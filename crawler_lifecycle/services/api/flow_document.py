@@ -119,6 +119,20 @@ PUSH_BODY = Body(
         },
     }
 )
+MANAGER_DEFINITION = example(
+    {
+        "id": "november/shops",
+        "name": "shops",
+        "family": "november",
+        "members": [
+            {
+                "path": "shops",
+                "work": {"kind": "step", "function": "my_project.managers:Shops", "form": "manager",
+                         "arguments": ["--max-running-jobs", "8"]},
+            }
+        ],
+    }
+)  # fmt: skip
 START_MANAGER_BODY = Body(
     openapi_examples={
         "once a month": {

@@ -58,7 +58,8 @@ async def start_manager(
     return answer
 
 
-@router.post("/managers/definition",
+@router.post(
+    "/managers/definition",
     dependencies=OPERATING,
     responses=docs.MANAGER_DEFINITION | problems(_422=NOT_ACCEPTABLE + " The catalogue may have no such manager."),
 )
