@@ -29,7 +29,7 @@ WRITING = {"writing": True}
 HURRIED = {**WRITING, "hurried": True}
 USED_AT, UNTESTED_SECONDS = "used_at", 1.0  # a connection to MySQL is tested after being unused for this time
 SLOW_SECONDS = 2.0  # a statement that takes so long is logged
-BEGAN_AT, LONGEST_STATEMENT = "statement_began_at", 200  # characters of a statement in the log
+BEGAN_AT, LONGEST_STATEMENT = "statement_began_at", 200  # characters in a log line
 SLOW_LINE_SECONDS = 5.0  # shortest time between two lines about slow statements
 KINDS = {"SELECT", "INSERT", "UPDATE", "DELETE", "BEGIN"}  # of statements, as labels; others share a label
 # default options for the driver, times in seconds; the URL may replace every option
@@ -187,9 +187,9 @@ def _place_in_messages(address: URL) -> str:
 
 
 def _measure_statements(engine: Engine, where: str) -> None:
-    """Count connections and statements of the engine, and log slow statements, also failed ones.
+    """Count the engine's connections and statements, and log slow statements, also after a failure.
 
-    A line has the statement's text without its values, which may be secrets.
+    A line has the statement's text without its values, because values may be secrets.
     """
     next_line_at = 0.0
 
