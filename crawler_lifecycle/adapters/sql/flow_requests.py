@@ -29,7 +29,7 @@ CLEAR_PROBLEMS = (
     .where(managers.c.flow == bindparam("of_flow"), managers.c.problem.is_not(None))
     .values(problem=None)
 )
-# a manager that is about to close as drained learns of the resume, and goes on
+# a manager that would close as drained learns of the resume, and continues
 TELL_MANAGERS = (
     update(managers)
     .where(managers.c.flow == bindparam("of_flow"), managers.c.closed_at.is_(None))
@@ -97,7 +97,7 @@ def _with_note(message: str, note: str | None) -> str:
 def _write_arguments(door: Door, effect: Effect, request: RetryMembers) -> dict[str, str]:
     """Write the new arguments of the named members, and return the changes in words, by path.
 
-    Members behind them keep their arguments.
+    Members after them keep their arguments.
     """
     changes: dict[str, str] = {}
     given, removed = request.arguments or {}, request.removed_arguments
