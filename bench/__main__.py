@@ -12,7 +12,6 @@ import click
 import psutil
 
 from bench import (
-    admissions,
     archives,
     auditing,
     command,
@@ -61,7 +60,6 @@ BENCHMARKS: dict[str, Callable[[Scale], Table]] = {
     "audit": auditing.measure,
     "permits": permits.measure,
     "line": line.measure,
-    "admissions": admissions.measure,
     "flow-planning": flow_planning.measure,
     "flows": flows.measure,
     "flow-crowds": flow_crowds.measure,

@@ -38,20 +38,20 @@ def _rows(scale: Scale, database: Database) -> Iterator[Row]:
     store = SqlStore(database)
     store.limits.change(INSTALLATION, {"tasks": scale.limit}, "bench")
     begun = 0
-    while isinstance(claim := ask(store, waiting := new_run(store)), Claim):
+    while isinstance(claim := _ask(store, waiting := _new_run(store)), Claim):
         key = claim.request.key
         store.claims.deployed(claim, Deployment(key=key, job_name="job", job_uid=key, created=True))
         begun += 1
     in_line = 1
     for runs in scale.in_line:
-        copy_run(database, waiting.run_id, runs - in_line)
+        _copy(database, waiting.run_id, runs - in_line)
         in_line = runs
         yield (
             begun,
             runs,
-            median_ms(scale, lambda: isinstance(ask(store, waiting), Hold)),
-            median_ms(scale, lambda: store.claims.claim_tasks("dispatcher", MINUTE, CLAIMS_OF_A_PASS) == []),
-            median_ms(scale, partial(_has_line_of, runs, store)),
+            _median_ms(scale, lambda: isinstance(_ask(store, waiting), Hold)),
+            _median_ms(scale, lambda: store.claims.claim_tasks("dispatcher", MINUTE, CLAIMS_OF_A_PASS) == []),
+            _median_ms(scale, partial(_has_line_of, runs, store)),
         )
 
 
@@ -59,18 +59,18 @@ def _has_line_of(runs: int, store: SqlStore) -> bool:
     return store.limits.all()[0].runs_held == runs
 
 
-def new_run(store: SqlStore) -> RunRef:
+def _new_run(store: SqlStore) -> RunRef:
     entry = Crawler(name="books", command=["true"])
     run = store.runs.create(NewRun(RunRequest(crawler="books"), entry, 1, f"crawl-books-{uuid4()}", str(uuid4())))
     return RunRef(run_id=run.run_id, run_uid=run.run_uid, epoch=run.epoch)
 
 
-def ask(store: SqlStore, run: RunRef) -> Claim | Hold | None:
+def _ask(store: SqlStore, run: RunRef) -> Claim | Hold | None:
     return store.claims.claim_main(run, f"supervisor:{run.epoch}", MINUTE)
 
 
-def copy_run(database: Database, run_id: int, copies: int) -> None:
-    """Copy a run with its task many times."""
+def _copy(database: Database, run_id: int, copies: int) -> None:
+    """Copy a waiting run with its task many times."""
     with database.read() as connection:
         run = connection.execute(select(histories).where(histories.c.id == run_id)).one()._asdict()
         task = connection.execute(select(task_histories).where(task_histories.c.history_id == run_id)).one()._asdict()
@@ -89,7 +89,7 @@ def _ids() -> dict[str, object]:
     return {**ids, "run_uid": str(uuid4())}
 
 
-def median_ms(scale: Scale, act: Callable[[], bool]) -> float:
+def _median_ms(scale: Scale, act: Callable[[], bool]) -> float:
     """Return the median of the milliseconds. Raise AssertionError if an act returns False."""
     spent = []
     for _ in range(scale.repeats):

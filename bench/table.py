@@ -28,8 +28,6 @@ class Scale:
     most_supervised: int = 1_600
     audited: tuple[int, ...] = (1_000, 100_000)  # open runs
     in_line: tuple[int, ...] = (100, 1_000, 10_000)  # runs that wait for their permit
-    running: tuple[int, ...] = (1_000, 10_000, 100_000)  # open runs with a job each
-    starts: int = 500  # at once, beside them
     listed_runs: int = 100_000
     crawled: int = 500_000  # runs of 200 crawlers
     big_run: int = 10_000  # tasks of a run beside a small run
@@ -72,8 +70,6 @@ QUICK = Scale(
     most_supervised=6,
     audited=(20,),
     in_line=(5, 40),
-    running=(5, 40),
-    starts=8,
     listed_runs=100,
     crawled=4_000,
     big_run=200,

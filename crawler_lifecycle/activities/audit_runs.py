@@ -13,7 +13,7 @@ from crawler_lifecycle.domain.audit import runs as rules
 from crawler_lifecycle.domain.audit.subjects import AuditedRun, AuditPatience, WorkflowInfo
 from crawler_lifecycle.domain.looks import uids_of
 from crawler_lifecycle.errors import LifecycleError
-from crawler_lifecycle.ports import Cluster, Findings, Limits, Records, Supervisors, Tasks
+from crawler_lifecycle.ports import Cluster, Findings, Records, Supervisors, Tasks
 
 RUNS_IN_A_PAGE = 1000  # runs per activity; the next page has the further runs
 
@@ -26,14 +26,10 @@ class RunAudit:
     tasks: Tasks
     cluster: Cluster
     patience: AuditPatience
-    limits: Limits
 
     @activity.defn
     async def audit_runs(self, step: AuditStep) -> AuditPage:
-        """Resume unsupervised runs; report runs with a failing workflow, an overdue look or an expired claim.
-
-        After the last page, compare the sums of the runs' use of limits with the rows, and correct the sums.
-        """
+        """Resume unsupervised runs; report runs with a failing workflow, an overdue look or an expired claim."""
         page, continue_after = await asyncio.to_thread(self.records.open_runs, int(step.after or 0), RUNS_IN_A_PAGE)
         ledger, runs = auditing.Ledger(step.audit, self.findings), {run.run_id: run for run in page}
         unsupervised, just_closed = await self._unsupervised(page)
@@ -48,8 +44,6 @@ class RunAudit:
                 return finding
             return await auditing.resume_workflow(self.supervisors, runs[finding.run_id], finding)
 
-        if continue_after is None and (wrong := await asyncio.to_thread(self.limits.correct_sums)):
-            activity.logger.warning("the use of limits by %d runs was counted wrongly and is corrected", len(wrong))
         settled = await ledger.settle([*unsupervised, *failing, *stuck], act, examined=len(page))
         return settled.model_copy(update={"rest": None if continue_after is None else str(continue_after)})
 

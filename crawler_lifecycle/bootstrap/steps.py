@@ -72,7 +72,7 @@ def _audit_activities(parts: Parts, supervisors: AllSupervisors) -> Sequence[obj
     managers = ManagerAudit(store.manager_audits, findings, supervisors, patience)
     return (
         AuditActivities(findings, timedelta(days=settings.keep_days), settings.remove_unknown_jobs),
-        RunAudit(records, findings, supervisors, tasks, parts.cluster, patience, store.limits),
+        RunAudit(records, findings, supervisors, tasks, parts.cluster, patience),
         JobAudit(records, findings, tasks, parts.cluster, patience, settings.remove_unknown_jobs),
         HandoverAudit(records, findings, supervisors, patience),
         FlowAudit(store.flow_records, store.flow_ends, findings, supervisors, patience, doors, managers, keep_flows),

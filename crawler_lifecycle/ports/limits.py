@@ -21,13 +21,6 @@ class Limits(Protocol):
     def resume(self, scope: str, actor: str | None) -> None:
         """End the scope's pause. NotFound if the scope is not paused."""
 
-    def correct_sums(self) -> list[int]:
-        """Compare what is counted for each open run with its rows, and correct the sums of use.
-
-        Return the RunIDs that were counted wrongly. The sums are changed together with the rows, so only a restored
-        database or a manual change may make them wrong.
-        """
-
     def known_names(self, kind: str) -> set[str]:
         """Return the names after `kind` (`crawler:` or `label:`) in limits and recent runs, as hints for people."""
 

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import func, select
 
 from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.schema import run_uses, scope_uses, task_histories
+from crawler_lifecycle.adapters.sql.schema import task_histories
 from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.deployment import Deployment
 from crawler_lifecycle.contract.limits import INSTALLATION, LimitRecord
@@ -26,7 +26,6 @@ MINUTE, EXPIRED, LONG_EXPIRED = timedelta(minutes=1), timedelta(seconds=-1), tim
 SITE, TENANT = "label:site:a", "label:tenant:acme"
 LABELS = ["site:a", "tenant:acme"]
 DISPATCHER = "dispatcher"
-NO_TASKS = dict.fromkeys(("tasks", "mains", "children", "places"), 0)
 
 
 @pytest.fixture
@@ -331,27 +330,8 @@ def test_runs_of_another_installation_use_no_limit(store: SqlStore, make_run: Ma
     store.limits.change(INSTALLATION, {"runs": 1}, None)
     deployed(store, begin(store, make_run()))
     give_away(database_url)
-    assert len(store.limits.correct_sums()) == 1, "as an audit does after a restore"
     assert limits(store).runs_begun == 0
     assert isinstance(begin(store, make_run()), Claim)
-
-
-def test_sums_that_a_manual_change_made_wrong_are_corrected(
-    store: SqlStore, make_run: MakeRun, database: Database
-) -> None:
-    store.limits.change(SITE, {"runs": 5, "weight": 2}, None)
-    first, second = make_run(labels=LABELS), make_run(2, labels=LABELS)
-    deployed(store, begin(store, first))
-    deployed(store, begin(store, second))
-    before = store.limits.all()
-    assert store.limits.correct_sums() == []
-    with database.transaction() as connection:
-        connection.execute(scope_uses.update().values(runs=99))
-        connection.execute(run_uses.delete().where(run_uses.c.history_id == first.run_id))
-        connection.execute(run_uses.insert().values(history_id=77, runs=1, waits=False, **NO_TASKS))
-    assert store.limits.correct_sums() == [first.run_id, 77]
-    assert store.limits.all() == before
-    assert store.limits.correct_sums() == []
 
 
 def test_many_supervisors_and_dispatchers_at_once_exceed_no_limit(store: SqlStore, make_run: MakeRun) -> None:

@@ -11,22 +11,19 @@ from random import Random
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, select
+from sqlalchemy import select
 
-from crawler_lifecycle.adapters.sql.admission import MOST_TASKS, limits_on_record, situation
 from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.schema import OWN_INSTALLATION, histories, scope_limits, task_histories
+from crawler_lifecycle.adapters.sql.schema import histories, scope_limits, task_histories
 from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.adapters.sql.uses import fold, present_usage, usage_on_record
 from crawler_lifecycle.contract.deployment import Crawler, Deployment
-from crawler_lifecycle.contract.limits import INSTALLATION, LimitRecord, ScopeLimits
+from crawler_lifecycle.contract.limits import INSTALLATION, LimitRecord
 from crawler_lifecycle.contract.records import RunDetails, TaskRecord
 from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.retries import FailureKind, NextAttempt
 from crawler_lifecycle.contract.states import IN_CLUSTER, OVER, Intent, RunStatus, TaskStatus
 from crawler_lifecycle.contract.steps.looks import TaskChange
 from crawler_lifecycle.contract.steps.run import RunRef
-from crawler_lifecycle.domain.admission import Usage
 from crawler_lifecycle.ports import Addition, Claim, Execution
 from tests.databases import MakeRun
 
@@ -201,8 +198,7 @@ class Life:
     def change_a_limit(self) -> None:
         scope = self.random.choice(SCOPES)
         values = {"runs": self.random.choice([None, 1, 2, 5]), "tasks": self.random.choice([None, 2, 3, 8])}
-        weight = {"weight": self.random.choice([None, 1, 3])} if scope in (SITE, TENANT) else {}
-        self.store.limits.change(scope, values | weight, None)
+        self.store.limits.change(scope, values, None)
         self.caps[scope] = values
 
     def pause(self) -> None:
@@ -216,23 +212,6 @@ class Life:
     def assert_rules_hold(self) -> None:
         self._assert_pauses_hold()
         self._assert_limits_hold()
-        self._assert_sums_agree()
-
-    def _assert_sums_agree(self) -> None:
-        """The sums say what a count of all rows says, before and after the marks are folded."""
-        with self.database.transaction() as connection:
-            limits = limits_on_record(connection, MOST_TASKS)
-            run_ids = connection.scalars(select(histories.c.id).where(histories.c.installation == OWN_INSTALLATION))
-            rows = Usage.count(situation(connection, limits, self.database.clock(), run_ids).runs)
-            for usage in (present_usage(connection, limits), self._folded(connection, limits)):
-                assert {scope: usage.scopes[scope] for scope in limits} == {s: rows.scopes[s] for s in limits}
-                assert +Counter(usage.shares) == +Counter(rows.shares)
-
-    def _folded(self, connection: Connection, limits: dict[str, ScopeLimits]) -> Usage:
-        if self.random.random() < 0.5:  # otherwise the next admission has marks to fold
-            fold(connection, limits)
-            return usage_on_record(connection)
-        return present_usage(connection, limits)
 
     def _assert_pauses_hold(self) -> None:
         """Nothing begins in a scope that is paused before the step and after it: no permit, no deployment, no job."""

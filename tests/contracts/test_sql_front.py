@@ -1,26 +1,25 @@
 """A pass reads the front of the line only, and decides as a pass over the whole line."""
 
 from collections import Counter
-from datetime import datetime, timedelta
+from datetime import timedelta
 from random import Random
 
 import pytest
-from sqlalchemy import Connection, select
+from sqlalchemy import func, select, true
 
 from crawler_lifecycle.adapters.sql.admission import MOST_TASKS, limits_on_record, situation
 from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.front import runs_of_a_pass
+from crawler_lifecycle.adapters.sql.front import is_read_by_a_pass
 from crawler_lifecycle.adapters.sql.holds import obstacle_for
 from crawler_lifecycle.adapters.sql.schema import histories
 from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.adapters.sql.uses import fold, mark
 from crawler_lifecycle.contract.deployment import Crawler, Deployment
-from crawler_lifecycle.contract.limits import INSTALLATION, ScopeLimits
+from crawler_lifecycle.contract.limits import INSTALLATION
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus
 from crawler_lifecycle.contract.steps.looks import TaskChange
 from crawler_lifecycle.contract.steps.run import RunRef
-from crawler_lifecycle.domain.admission import OpenRun, Plan, obstacle_in_turn, plan
+from crawler_lifecycle.domain.admission import Plan, obstacle_in_turn, plan
 from crawler_lifecycle.ports import Claim
 from tests.databases import MakeRun, ref_to
 
@@ -53,21 +52,17 @@ def end(store: SqlStore, run: RunRef) -> None:
     store.runs.close(run, RunStatus.COMPLETED, "a test")
 
 
-def all_runs(connection: Connection, limits: dict[str, ScopeLimits], now: datetime) -> list[OpenRun]:
-    return situation(connection, limits, now, connection.scalars(select(histories.c.id))).runs
-
-
 def plan_for_all(database: Database, most: int) -> Plan:
     with database.read() as connection:
         limits = limits_on_record(connection, MOST_TASKS)
-        return plan(all_runs(connection, limits, database.clock()), limits, most)
+        return plan(situation(connection, limits, database.clock(), true()).runs, limits, most)
 
 
 def read_runs(database: Database, most: int) -> int:
-    with database.transaction() as connection:
+    with database.read() as connection:
         limits = limits_on_record(connection, MOST_TASKS)
-        fold(connection, limits)
-        return len(runs_of_a_pass(connection, limits, most, database.clock()))
+        is_read = is_read_by_a_pass(limits, most, database.clock())
+        return connection.scalar(select(func.count()).select_from(histories).where(is_read)) or 0
 
 
 def holds(database: Database) -> dict[int, tuple[str | None, str | None]]:
@@ -122,12 +117,12 @@ def test_a_question_is_answered_as_if_the_whole_line_was_read(
     store: SqlStore, database: Database, make_run: MakeRun, seed: int
 ) -> None:
     make_room(store, make_run, Random(seed))
-    with database.transaction() as connection:
+    with database.read() as connection:
         limits, now = limits_on_record(connection, MOST_TASKS), database.clock()
-        fold(connection, limits)
-        present = all_runs(connection, limits, now)
-        for run in (run for run in present if not run.is_admitted):
-            assert obstacle_for(connection, run, limits, now) == obstacle_in_turn(run, present, limits)
+        present = situation(connection, limits, now, true())
+        for run in (run for run in present.runs if not run.is_admitted):
+            answer = obstacle_for(connection, run.run_id, MOST_TASKS, now)
+            assert answer == obstacle_in_turn(run, present.runs, limits)
 
 
 def test_a_label_with_a_new_limit_is_left_out_by_a_reader_of_the_earlier_limits(
@@ -139,11 +134,11 @@ def test_a_label_with_a_new_limit_is_left_out_by_a_reader_of_the_earlier_limits(
         earlier = limits_on_record(connection, MOST_TASKS)
     store.limits.change(SITE, {"runs": 1}, None)
     with database.read() as connection:
-        (run,) = all_runs(connection, earlier, database.clock())
+        (run,) = situation(connection, earlier, database.clock(), true()).runs
     assert run.scopes == (INSTALLATION,)
 
 
-def test_a_pass_reads_no_run_that_waits_for_nothing_and_the_front_of_each_part(
+def test_a_pass_reads_the_runs_with_places_and_the_front_of_each_part(
     store: SqlStore, database: Database, make_run: MakeRun
 ) -> None:
     store.limits.change(INSTALLATION, {"runs": 2}, None)
@@ -152,7 +147,7 @@ def test_a_pass_reads_no_run_that_waits_for_nothing_and_the_front_of_each_part(
         [make_run(**more) for _ in range(9)] for more in ({}, {"priority": 5}, {"labels": ["site:a"]})
     )
     begun = ask_for_permits(store, [*alike, *urgent, *labelled])
-    assert read_runs(database, 3) == 4 + 4 + len(labelled)
+    assert read_runs(database, 3) == len(begun) + 4 + 4 + len(labelled)
     end(store, begun[0])
     assert [claim.run_id for claim in store.claims.claim_tasks("dispatcher", MINUTE, 3)] == [urgent[0].run_id]
 
@@ -202,7 +197,6 @@ def test_a_reopened_run_is_no_part_of_the_front(store: SqlStore, database: Datab
     with database.transaction() as connection:
         later = histories.update().where(histories.c.id == runs[-1].run_id)
         connection.execute(later.values(status=RunStatus.PROCESSING))
-        mark(connection, runs[-1].run_id)
     store.limits.pause(INSTALLATION, "maintenance", None)
     store.claims.claim_tasks("dispatcher", MINUTE, 1)
     assert set(holds(database).values()) == {(INSTALLATION, "paused")}

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crawler_lifecycle.contract.limits import INSTALLATION, ScopeLimits
-from crawler_lifecycle.domain.admission import Hold, OpenRun, Plan, Usage, obstacle_in_turn, plan
+from crawler_lifecycle.domain.admission import Hold, OpenRun, Plan, Rooms, obstacle_in_turn, plan
 from crawler_lifecycle.domain.reasons import ADMISSION, PAUSED, RUN_LIMIT
 
 SITE, TENANT = "label:site:a", "label:tenant:acme"
@@ -210,7 +210,7 @@ def worlds(draw: st.DrawFn) -> tuple[list[OpenRun], dict[str, ScopeLimits]]:
 
 
 def assert_limits_hold(runs: list[OpenRun], by_scope: Mapping[str, ScopeLimits]) -> None:
-    for scope, use in Usage.count(runs).scopes.items():
+    for scope, use in Rooms(by_scope, runs).used.items():
         caps = by_scope[scope]
         assert caps.runs is None or use.runs <= caps.runs
         assert caps.tasks is None or use.tasks <= caps.tasks

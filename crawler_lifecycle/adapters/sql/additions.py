@@ -13,7 +13,6 @@ from crawler_lifecycle.adapters.sql.reading import run_row
 from crawler_lifecycle.adapters.sql.run_creation import NEW_TASK
 from crawler_lifecycle.adapters.sql.schema import histories, history_properties, task_histories
 from crawler_lifecycle.adapters.sql.transactions import OnDatabase, lock_run, log, transaction
-from crawler_lifecycle.adapters.sql.uses import mark
 from crawler_lifecycle.contract.states import ALIVE, Intent, RunStatus
 from crawler_lifecycle.contract.steps.run import RunRef
 from crawler_lifecycle.domain.reasons import DISPATCHER, MAIN_JOB
@@ -48,7 +47,6 @@ class TaskAdditions(OnDatabase):
         for page in pages(numbers):
             connection.execute(insert(task_histories), [{"task": number, **values} for number in page])
         connection.execute(update(histories).where(histories.c.id == row.id).values(tasks=numbers.stop))
-        mark(connection, row.id)
 
     def _log(self, connection: Connection, row: Row[Any], addition: Addition, numbers: range, name: str) -> None:
         run = RunRef(run_id=row.id, run_uid=row.run_uid, epoch=row.epoch)

@@ -5,14 +5,12 @@ stays true until its end, so no limit is exceeded.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, and_, exists, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Row, Select, and_, case, exists, func, or_, select, update
 
-from crawler_lifecycle.adapters.sql.pages import pages
 from crawler_lifecycle.adapters.sql.schema import (
     OWN_INSTALLATION,
     histories,
@@ -22,8 +20,7 @@ from crawler_lifecycle.adapters.sql.schema import (
     task_histories,
 )
 from crawler_lifecycle.adapters.sql.transactions import OPEN_STATUSES
-from crawler_lifecycle.adapters.sql.uses import count_of, scopes_of, share_of
-from crawler_lifecycle.contract.limits import INSTALLATION, LABEL, VALUES, ScopeLimits
+from crawler_lifecycle.contract.limits import CRAWLER, INSTALLATION, LABEL, VALUES, ScopeLimits
 from crawler_lifecycle.contract.states import ALIVE, IN_CLUSTER, Intent, RunStatus, TaskStatus
 from crawler_lifecycle.domain.admission import Hold, OpenRun, pause_in
 from crawler_lifecycle.domain.naming import MAIN_TASK
@@ -73,16 +70,19 @@ class Situation:
 
 
 def situation(
-    connection: Connection, by_scope: dict[str, ScopeLimits], now: datetime, run_ids: Iterable[int]
+    connection: Connection, by_scope: dict[str, ScopeLimits], now: datetime, condition: ColumnElement[bool]
 ) -> Situation:
-    """Return those of the runs that are open."""
-    present = Situation(by_scope, [], {})
-    for page in pages(sorted(run_ids)):
-        labels = _limited_labels(connection, by_scope, page)
-        for row in connection.execute(_open_runs(now).where(runs.id.in_(page))):
-            present.runs.append(_open_run(row, labels[row.id], by_scope))
-            present.rows[row.id] = row
-    return present
+    """Return the open runs which fulfil the condition for rows of runs."""
+    labels = _limited_labels(connection, by_scope, condition)
+    rows = connection.execute(_open_runs(now).where(condition)).all()
+    open_runs = [_open_run(row, labels[row.id], by_scope) for row in rows]
+    return Situation(by_scope, open_runs, {row.id: row for row in rows})
+
+
+def has_places() -> ColumnElement[bool]:
+    """Return the condition for runs with a permit or a job. A job from before a pause needs no permit."""
+    in_cluster = select(tasks.history_id).where(tasks.status.in_(IN_CLUSTER)).correlate(None)
+    return or_(runs.admitted_at.is_not(None), runs.id.in_(in_cluster))
 
 
 def _open_runs(now: datetime) -> Select[Any]:
@@ -96,18 +96,22 @@ def _open_runs(now: datetime) -> Select[Any]:
             *columns,
             *hold,
             is_deployed_here(now).label("is_deployable"),
-            count_of(is_main).label("main_alive"),
-            count_of(and_(is_main, in_cluster)).label("main_in_cluster"),
-            count_of(and_(is_main, is_ready)).label("main_ready"),
-            count_of(and_(~is_main, in_cluster)).label("children_in_cluster"),
-            count_of(and_(~is_main, is_queued)).label("children_queued"),
-            count_of(and_(~is_main, is_ready, runs.status == RunStatus.PROCESSING)).label("children_ready"),
+            _count(is_main).label("main_alive"),
+            _count(and_(is_main, in_cluster)).label("main_in_cluster"),
+            _count(and_(is_main, is_ready)).label("main_ready"),
+            _count(and_(~is_main, in_cluster)).label("children_in_cluster"),
+            _count(and_(~is_main, is_queued)).label("children_queued"),
+            _count(and_(~is_main, is_ready, runs.status == RunStatus.PROCESSING)).label("children_ready"),
         )
         .join_from(histories, task_histories, and_(tasks.history_id == runs.id, tasks.status.in_(ALIVE)), isouter=True)
         .where(runs.status.in_(OPEN_STATUSES), runs.installation == OWN_INSTALLATION)
         .group_by(runs.id)
         .order_by(runs.id)
     )
+
+
+def _count(condition: ColumnElement[bool]) -> ColumnElement[int]:
+    return func.coalesce(func.sum(case((condition, 1), else_=0)), 0)
 
 
 def has_no_pause(now: datetime) -> ColumnElement[bool]:
@@ -138,15 +142,15 @@ def is_watched(now: datetime) -> ColumnElement[bool]:
 
 
 def _limited_labels(
-    connection: Connection, by_scope: dict[str, ScopeLimits], run_ids: Sequence[int]
+    connection: Connection, by_scope: dict[str, ScopeLimits], condition: ColumnElement[bool]
 ) -> dict[int, list[str]]:
     """Return the scopes of the labels with limits, by RunID, of the chosen open runs."""
     scopes = defaultdict[int, list[str]](list)
     if any(scope.startswith(LABEL) for scope in by_scope):
         label = history_labels.c
-        query = select(label.history_id, label.label)
-        limited = query.where(label.history_id.in_(run_ids), _is_limited())
-        for run_id, name in connection.execute(limited):
+        query = select(label.history_id, label.label).join_from(histories, history_labels, label.history_id == runs.id)
+        of_open_runs = query.where(runs.status.in_(OPEN_STATUSES), condition, _is_limited())
+        for run_id, name in connection.execute(of_open_runs):
             if LABEL + name in by_scope:  # a limit may be set after a reader has read the limits
                 scopes[run_id].append(LABEL + name)
     return scopes
@@ -163,11 +167,13 @@ def has_limited_label() -> ColumnElement[bool]:
 
 
 def _open_run(row: Row[Any], labels: list[str], by_scope: dict[str, ScopeLimits]) -> OpenRun:
+    crawler = [scope for scope in (CRAWLER + row.crawler,) if scope in by_scope]
+    weighted = sorted(label for label in labels if by_scope[label].weight)
     return OpenRun(
         run_id=row.id,
-        scopes=scopes_of(row.crawler, labels, by_scope),
+        scopes=(INSTALLATION, *crawler, *sorted(labels)),
         priority=row.priority,
-        share=share_of(labels, by_scope),
+        share=weighted[0] if weighted else "",
         is_admitted=row.admitted_at is not None,
         is_wanted=row.intent is Intent.RUN,
         is_deployable=bool(row.is_deployable),

@@ -46,9 +46,9 @@ class AuditedRuns(OnDatabase):
     @reading
     def open_runs(self, connection: Connection, after: int, limit: int) -> tuple[list[AuditedRun], int | None]:
         """Return a page of open runs after the RunID `after`, and the next page's `after`: None for the last page."""
-        run_ids = connection.scalars(open_run_ids(after, limit)).all()
+        run_ids = connection.scalars(_open_run_ids(after, limit)).all()
         rows = connection.execute(_select_own_runs().where(runs.id.in_(run_ids)).order_by(runs.id))
-        return [_audited_run(row) for row in rows], start_of_next_page(run_ids, limit)
+        return [_audited_run(row) for row in rows], _start_of_next_page(run_ids, limit)
 
     @reading
     def audited_by_id(self, connection: Connection, run_ids: Collection[int]) -> dict[int, AuditedRun]:
@@ -97,7 +97,7 @@ class AuditedRuns(OnDatabase):
         """
         run_ids = _run_ids_with_deliveries(connection, after, limit, noticed_since)
         deliveries = [item for item in _deliveries(connection, run_ids, noticed_since) if _may_be_owed(item)]
-        return deliveries, start_of_next_page(run_ids, limit)
+        return deliveries, _start_of_next_page(run_ids, limit)
 
     @reading
     def deliveries(self, connection: Connection, run_id: int) -> EndDeliveries | None:
@@ -111,7 +111,7 @@ def _runs_with(connection: Connection, column: ColumnElement[Any], values: list[
         yield from (_audited_run(row) for row in connection.execute(_select_own_runs().where(column.in_(page))))
 
 
-def open_run_ids(after: int, limit: int) -> Select[Any]:
+def _open_run_ids(after: int, limit: int) -> Select[Any]:
     """Return the statement for the RunIDs of a page: the first `limit` open runs after the RunID `after`.
 
     The index by status and intent is sorted by RunID only within a pair of status and intent, so the statement has a
@@ -129,7 +129,7 @@ def open_run_ids(after: int, limit: int) -> Select[Any]:
     return select(run_ids.c.id).order_by(run_ids.c.id).limit(limit)
 
 
-def start_of_next_page(run_ids: Sequence[int], limit: int) -> int | None:
+def _start_of_next_page(run_ids: Sequence[int], limit: int) -> int | None:
     """Return the RunID after which the next page starts; None after the last page."""
     return run_ids[-1] if len(run_ids) == limit else None
 

@@ -1,11 +1,10 @@
 """Claims on single tasks: a supervisor's claim on its main task, and a claim's end with or without a job."""
 
-from dataclasses import replace
 from datetime import datetime, timedelta
 
 from sqlalchemy import ColumnElement, Connection, and_, select, update
 
-from crawler_lifecycle.adapters.sql.admission import MOST_TASKS, limits_on_record, lock_admission, situation
+from crawler_lifecycle.adapters.sql.admission import MOST_TASKS, lock_admission
 from crawler_lifecycle.adapters.sql.claiming import (
     NO_CAUSE,
     NO_CLAIM,
@@ -26,7 +25,6 @@ from crawler_lifecycle.adapters.sql.transactions import (
     lock_run,
     transaction,
 )
-from crawler_lifecycle.adapters.sql.uses import count_begun, fold, mark
 from crawler_lifecycle.contract.deployment import Deployment
 from crawler_lifecycle.contract.states import Intent, RunStatus, TaskStatus
 from crawler_lifecycle.contract.steps.run import RunRef
@@ -62,10 +60,7 @@ class TaskClaims(OnDatabase):
         row = run_row(tx, run.run_id)
         if row.intent is not Intent.RUN or row.status.is_over or not _main_waits(tx, run.run_id):
             return None
-        limits = limits_on_record(tx, self._most_tasks)
-        fold(tx, limits)
-        asking = situation(tx, limits, now, [run.run_id]).run(run.run_id)
-        hold = obstacle_for(tx, asking, limits, now)
+        hold = obstacle_for(tx, run.run_id, self._most_tasks, now)
         if hold:
             # without the acknowledgement, no nudge could notify the workflow of a job that the dispatcher finds later
             looked = {"next_look_at": now + HELD_PAUSE, "nudge_acknowledged": runs.nudge_sent}
@@ -74,10 +69,6 @@ class TaskClaims(OnDatabase):
             admit(tx, run.run_id, now)
         is_free = is_settled(now) if hold else is_claimable(now, token)
         claims = take_claims(tx, row, [MAIN_TASK], is_free, token, now + expires_in, hold)
-        if claims and not hold:
-            count_begun(tx, asking, replace(asking, is_admitted=True, main_in_cluster=True))
-        elif not hold:
-            mark(tx, run.run_id)
         return claims[0] if claims else hold
 
     @transaction
@@ -107,8 +98,6 @@ class TaskClaims(OnDatabase):
         was_claimed = tx.execute(queued.values(version=tasks.version + 1, **NO_CLAIM)).rowcount == 1
         if was_claimed and run_row(tx, claim.run_id).status is RunStatus.INITIALIZING:
             take_permit_back(tx, claim.run_id, hold, now)
-        if was_claimed:
-            mark(tx, claim.run_id)
 
     @transaction
     def failed(self, tx: Connection, claim: Claim, cause: str, message: str, *, refused: bool) -> None:
@@ -119,7 +108,6 @@ class TaskClaims(OnDatabase):
         if refused:
             end = {"status": TaskStatus.FAILED, "reason": cause, "message": message, "finished_at": now}
             tx.execute(claimed_task.values(version=tasks.version + 1, **end, **NO_CLAIM, **NO_CAUSE))
-            mark(tx, claim.run_id)
             if claim.task == MAIN_TASK:
                 claim_nudge(tx, claim.run_id)  # the cluster reports no change, and the run may wait for its permit
         else:

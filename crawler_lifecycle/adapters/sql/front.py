@@ -3,22 +3,22 @@
 Runs with the same priority and limits, which all need one place or all need two, are a part of the line. A pass serves
 a part by RunID, and once a run is held, all later runs of its part are held. So a pass for `most` tasks needs the first
 `most` + 1 runs of each part. A pass reads all runs with limited labels, because no part has runs with limited labels.
-Runs with a permit are read if a task waits.
 """
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, Connection, and_, case, exists, func, not_, select
+from sqlalchemy import ColumnElement, Connection, and_, case, exists, func, not_, or_, select
 
 from crawler_lifecycle.adapters.sql.admission import (
     Situation,
     has_limited_label,
     has_no_pause,
+    has_places,
     is_deployed_here,
 )
-from crawler_lifecycle.adapters.sql.schema import histories, run_uses, task_histories
+from crawler_lifecycle.adapters.sql.schema import histories, task_histories
 from crawler_lifecycle.contract.limits import CRAWLER, LABEL
 from crawler_lifecycle.contract.states import Intent, RunStatus, TaskStatus
 from crawler_lifecycle.domain.admission import Hold, OpenRun, Plan
@@ -26,22 +26,16 @@ from crawler_lifecycle.domain.naming import MAIN_TASK
 from crawler_lifecycle.domain.reasons import ADMISSION
 
 runs, tasks = histories.c, task_histories.c
-WAITING = select(run_uses.c.history_id).where(run_uses.c.waits)
 
 
-def runs_of_a_pass(connection: Connection, scopes: Collection[str], most: int, now: datetime) -> set[int]:
-    """Return the runs that a pass for `most` tasks reads. `scopes`: all scopes with limits.
-
-    Running runs without a waiting task are left out. The caller has folded marks (`uses.py`).
-    """
+def is_read_by_a_pass(scopes: Collection[str], most: int, now: datetime) -> ColumnElement[bool]:
+    """Return the condition for the runs of a pass for `most` tasks. `scopes`: all scopes with limits."""
     part = (runs.priority, _limited_crawler(scopes), _needs_two_places())
     place = func.row_number().over(partition_by=part, order_by=runs.id)
     line = select(runs.id, place.label("place")).where(_is_in_a_part(now)).subquery()
-    read = {*connection.scalars(WAITING), *connection.scalars(select(line.c.id).where(line.c.place <= most + 1))}
-    if any(scope.startswith(LABEL) for scope in scopes):
-        labelled = select(runs.id).where(runs.held_by.is_not(None), has_limited_label())
-        read.update(connection.scalars(labelled))
-    return read
+    is_in_front = runs.id.in_(select(line.c.id).where(line.c.place <= most + 1))
+    is_labelled = and_(runs.held_by.is_not(None), has_limited_label())
+    return or_(has_places(), runs.status == RunStatus.PROCESSING, is_labelled, is_in_front)
 
 
 def holds_behind_front(
@@ -72,8 +66,7 @@ def _is_in_a_part(now: datetime) -> ColumnElement[bool]:
     """Return the condition for queued runs with a task to deploy and without a limited label."""
     main = and_(tasks.history_id == runs.id, tasks.task == MAIN_TASK, tasks.status == TaskStatus.QUEUED)
     has_main = exists().where(main, has_no_pause(now)).correlate(histories)
-    is_held = and_(runs.held_by.is_not(None), runs.admitted_at.is_(None))
-    has_no_permit = and_(is_held, runs.status == RunStatus.INITIALIZING)
+    has_no_permit = and_(runs.status == RunStatus.INITIALIZING, runs.admitted_at.is_(None))
     return and_(is_deployed_here(now), has_no_permit, runs.intent == Intent.RUN, has_main, not_(has_limited_label()))
 
 

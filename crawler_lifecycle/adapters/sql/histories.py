@@ -11,7 +11,6 @@ from crawler_lifecycle.adapters.sql.reading import run_record, run_row
 from crawler_lifecycle.adapters.sql.run_creation import RunCreation
 from crawler_lifecycle.adapters.sql.schema import histories, task_histories
 from crawler_lifecycle.adapters.sql.transactions import RUN, fence, is_logged, keep_property, log, reading, transaction
-from crawler_lifecycle.adapters.sql.uses import mark
 from crawler_lifecycle.contract.crawl_result import CrawlResult
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.requests import KeptRequest
@@ -88,7 +87,6 @@ class Histories(RunCreation):
             is_possible = started_at is not None and row.begun_at <= started_at <= now
             values = {"status": RunStatus.PROCESSING, "started_at": started_at if is_possible else now, **NOT_WAITING}
             tx.execute(RUN, {"of_run": run.run_id, **values})
-            mark(tx, run.run_id)
             if row.tasks > 1:
                 tx.execute(_update_of_queued_tasks(run.run_id).values(cause=DISPATCHER, cause_since=now))
             line = {"at": now, "event": "started", "message": "the main job has started"}
@@ -138,7 +136,6 @@ class Histories(RunCreation):
             values = {"status": status, "reason": reason, "finished_at": now, "end_number": number, **ENDING}
             values |= _account(tx, run.run_id, status, reason)
             tx.execute(RUN, {"of_run": run.run_id, **values})
-            mark(tx, run.run_id)
             if row.flow_manager is not None:
                 tell_end(tx, row, values)
             log(tx, run, f"ended:{number}", {"at": now, "event": "ended", "message": in_a_sentence(status, reason)})

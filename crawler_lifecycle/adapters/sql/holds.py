@@ -5,17 +5,16 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, case, update
+from sqlalchemy import Connection, and_, case, not_, or_, update
 
-from crawler_lifecycle.adapters.sql.admission import Situation, situation
-from crawler_lifecycle.adapters.sql.front import runs_of_a_pass
+from crawler_lifecycle.adapters.sql.admission import Situation, has_places, limits_on_record, situation
+from crawler_lifecycle.adapters.sql.front import is_read_by_a_pass
 from crawler_lifecycle.adapters.sql.pages import pages
 from crawler_lifecycle.adapters.sql.schema import histories
 from crawler_lifecycle.adapters.sql.transactions import Assignment
-from crawler_lifecycle.adapters.sql.uses import mark, usage_on_record
-from crawler_lifecycle.contract.limits import INSTALLATION, ScopeLimits
+from crawler_lifecycle.contract.limits import INSTALLATION
 from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.domain.admission import Hold, OpenRun, Plan, Rooms, obstacle_in_turn, pause_in
+from crawler_lifecycle.domain.admission import Hold, Plan, Rooms, obstacle_in_turn, pause_in
 from crawler_lifecycle.domain.reasons import PAUSED
 
 runs = histories.c
@@ -38,21 +37,24 @@ def take_permit_back(connection: Connection, run_id: int, hold: Hold, now: datet
     write_hold(connection, [run_id], hold, now, admitted_at=None)
 
 
-def obstacle_for(connection: Connection, run: OpenRun, limits: dict[str, ScopeLimits], now: datetime) -> Hold | None:
+def obstacle_for(connection: Connection, run_id: int, most_tasks: int, now: datetime) -> Hold | None:
     """Return what holds the run's main task: a pause, and before the permit also a limit or another run in the line.
 
     The line may have thousands of runs, and each run asks. Only with room under the limits the front of the line is
-    read, as in a pass with a task for each free place. The caller has folded marks (`uses.py`).
+    read, as in a pass with a task for each free place.
     """
+    is_counted = or_(runs.id == run_id, has_places())
+    limits = limits_on_record(connection, most_tasks)
+    present = situation(connection, limits, now, is_counted)
+    run = present.run(run_id)
     if run.is_admitted:
         return pause_in(run.scopes, limits)
-    usage = usage_on_record(connection)
-    if hold := Rooms(limits, usage).obstacle(run):
+    rooms = Rooms(limits, present.runs)
+    if hold := rooms.obstacle(run):
         return hold
-    free = max(0, (limits[INSTALLATION].tasks or 0) - usage.scopes[INSTALLATION].tasks)
-    ahead = runs_of_a_pass(connection, limits, free, now) - {run.run_id}
-    line = situation(connection, limits, now, ahead).runs
-    return obstacle_in_turn(run, [*line, run], limits, usage)
+    free = max(0, (limits[INSTALLATION].tasks or 0) - rooms.used[INSTALLATION].tasks)
+    line = situation(connection, limits, now, and_(not_(is_counted), is_read_by_a_pass(limits, free, now)))
+    return obstacle_in_turn(run, [*present.runs, *line.runs], limits)
 
 
 def write_hold(connection: Connection, run_ids: Iterable[int], hold: Hold, now: datetime, **more: Any) -> None:
@@ -90,6 +92,4 @@ def write_holds(connection: Connection, present: Situation, new: Plan, now: date
     for scope, run_ids in scopes.items():
         for page in pages(sorted(run_ids)):
             connection.execute(update(histories).where(runs.id.in_(page)).values(held_by=scope))
-            for run_id in () if scope else page:
-                mark(connection, run_id)  # the next pass need not read the run
     return causes

@@ -1,21 +1,19 @@
 """Stored limits: caps, weights and pauses of scopes, and what the open runs use of them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Column, Connection, Row, func, insert, select, update
 
-from crawler_lifecycle.adapters.sql.admission import limits_on_record, lock_admission
-from crawler_lifecycle.adapters.sql.auditing import open_run_ids, start_of_next_page
+from crawler_lifecycle.adapters.sql.admission import has_places, limits_on_record, lock_admission, situation
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.line import is_in_line
-from crawler_lifecycle.adapters.sql.pages import ROWS_IN_A_PAGE
 from crawler_lifecycle.adapters.sql.schema import histories, history_labels, scope_limits
 from crawler_lifecycle.adapters.sql.texts import is_text
 from crawler_lifecycle.adapters.sql.transactions import OnDatabase, reading, transaction
-from crawler_lifecycle.adapters.sql.uses import counted_without_run, fold, mark, miscounted, present_usage, sum_up
-from crawler_lifecycle.contract.limits import CRAWLER, LABEL, LimitRecord, ScopeLimits, in_words
+from crawler_lifecycle.contract.limits import CRAWLER, LABEL, LimitRecord, in_words
+from crawler_lifecycle.domain.admission import Rooms
 from crawler_lifecycle.errors import NotFound
 
 runs = histories.c
@@ -35,7 +33,8 @@ class SqlLimits(OnDatabase):
     @reading
     def all(self, connection: Connection) -> list[LimitRecord]:
         by_scope = limits_on_record(connection, self._most_tasks)
-        used = present_usage(connection, by_scope).scopes
+        present = situation(connection, by_scope, self._db.clock(), has_places())
+        used = Rooms(by_scope, present.runs).used
         changes = {row.scope: row for row in connection.execute(select(scope_limits))}
         line = select(runs.held_by, func.count().label("length")).where(is_in_line()).group_by(runs.held_by)
         held: dict[str, int] = {row.held_by: row.length for row in connection.execute(line)}
@@ -71,35 +70,6 @@ class SqlLimits(OnDatabase):
         if row is None or row.paused_at is None:
             raise NotFound(f"{in_words(scope)} is not paused")
 
-    def correct_sums(self) -> list[int]:
-        """Compare the sums with the runs' rows, and correct wrong sums. Return the RunIDs counted wrongly."""
-        wrong = list[int]()
-        after: int | None = 0
-        while after is not None:
-            page, after = self._miscounted_after(after)
-            wrong += page
-        wrong += self._counted_without_run()
-        self._count_again(wrong)
-        return wrong
-
-    @reading
-    def _miscounted_after(self, connection: Connection, after: int) -> tuple[list[int], int | None]:
-        run_ids = connection.scalars(open_run_ids(after, ROWS_IN_A_PAGE)).all()
-        return miscounted(connection, run_ids), start_of_next_page(run_ids, ROWS_IN_A_PAGE)
-
-    @reading
-    def _counted_without_run(self, connection: Connection) -> list[int]:
-        return counted_without_run(connection)
-
-    @transaction
-    def _count_again(self, tx: Connection, run_ids: Sequence[int]) -> None:
-        lock_admission(tx)
-        limits = limits_on_record(tx, self._most_tasks)
-        for run_id in run_ids:
-            mark(tx, run_id)
-        fold(tx, limits)
-        sum_up(tx, limits)
-
     @reading
     def is_known(self, connection: Connection, scope: str) -> bool:
         if connection.scalar(select(scope_limits.c.scope).where(is_text(scope_limits.c.scope, scope))) is not None:
@@ -120,20 +90,10 @@ class SqlLimits(OnDatabase):
     ) -> Row[Any] | None:
         """Write the values of the scope. Return the row as it was; None without a row."""
         lock_admission(tx)
-        before = limits_on_record(tx, self._most_tasks)
-        fold(tx, before)
         former = tx.execute(select(scope_limits).where(scope_limits.c.scope == scope)).one_or_none()
         new = {**values, "changed_at": self._db.clock(), "changed_by": actor}
         if former is None:
             tx.execute(insert(scope_limits).values(scope=scope, **new))
         else:
             tx.execute(update(scope_limits).where(scope_limits.c.scope == scope).values(new))
-        after = limits_on_record(tx, self._most_tasks)
-        if _weights(before) != _weights(after):
-            sum_up(tx, after)
         return former
-
-
-def _weights(limits: Mapping[str, ScopeLimits]) -> dict[str, bool]:
-    """Return the scopes with sums, and whether they are shares."""
-    return {scope: bool(limit.weight) for scope, limit in limits.items()}

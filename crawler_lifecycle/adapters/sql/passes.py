@@ -1,8 +1,8 @@
 """The dispatcher's passes: claims on tasks of all runs, as the limits allow, and causes for the tasks that wait on."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from itertools import groupby
+from itertools import groupby, islice
 from operator import attrgetter, itemgetter
 
 from sqlalchemy import ColumnElement, Connection, and_, or_, select, update
@@ -17,20 +17,18 @@ from crawler_lifecycle.adapters.sql.claiming import (
     take_claims,
 )
 from crawler_lifecycle.adapters.sql.claims import TaskClaims
-from crawler_lifecycle.adapters.sql.front import holds_behind_front, runs_of_a_pass
+from crawler_lifecycle.adapters.sql.front import holds_behind_front, is_read_by_a_pass
 from crawler_lifecycle.adapters.sql.holds import admit, end_wait, write_hold, write_holds
 from crawler_lifecycle.adapters.sql.pages import pages
 from crawler_lifecycle.adapters.sql.reading import run_row
 from crawler_lifecycle.adapters.sql.schema import histories, task_histories
 from crawler_lifecycle.adapters.sql.transactions import lock_run, reading, transaction
-from crawler_lifecycle.adapters.sql.uses import MARKS, fold, mark, usage_on_record
 from crawler_lifecycle.contract.states import Intent, RunStatus
 from crawler_lifecycle.domain.admission import Hold, plan
 from crawler_lifecycle.domain.naming import MAIN_TASK
 from crawler_lifecycle.ports import Claim
 
 runs, tasks = histories.c, task_histories.c
-MOST_MARKS = 100  # left to the next claim
 
 
 class Passes(TaskClaims):
@@ -39,8 +37,6 @@ class Passes(TaskClaims):
     def claim_tasks(self, token: str, expires_in: timedelta, most: int) -> list[Claim]:
         """Claim up to `most` tasks of all runs, as the limits allow, and write what holds the other tasks."""
         if not self._has_something_to_deploy(token):
-            if self._has_many_marks():
-                self._fold()
             return []
         claims, causes = self._claim_tasks(token, expires_in, most)
         # without the check every pass would change the runs' rows
@@ -62,15 +58,10 @@ class Passes(TaskClaims):
         """Return the claims, and by RunID the cause why tasks of PROCESSING runs stay QUEUED."""
         now = self._lock_admission(tx)
         limits = limits_on_record(tx, self._most_tasks)
-        fold(tx, limits)
-        is_paused = any(scope.paused_at for scope in limits.values())
-        free_claims = _free_claims(tx, now, token, None if is_paused else most)
-        read = runs_of_a_pass(tx, limits, most, now).union(run_id for run_id, _, _ in free_claims)
-        now_open = situation(tx, limits, now, read)
+        now_open = situation(tx, limits, now, is_read_by_a_pass(limits, most, now))
         pauses = now_open.pauses()
-        may_be_taken = [(run_id, task) for run_id, task, settled in free_claims if settled or run_id not in pauses]
-        free = may_be_taken[:most]
-        new = plan(now_open.runs, limits, most - min(len(free), (most + 1) // 2), usage_on_record(tx))
+        free = _free_claims(tx, now, token, pauses.keys(), most)
+        new = plan(now_open.runs, now_open.limits, most - min(len(free), (most + 1) // 2))
         claims = list[Claim]()
         for run_id, count in sorted(new.granted.items()):
             claims += claim_ready_tasks(tx, run_id, count, token, now, expires_in)
@@ -81,15 +72,6 @@ class Passes(TaskClaims):
         for hold, run_ids in list(holds_behind_front(tx, now_open, new, most, now)):
             write_hold(tx, run_ids, hold, now)
         return claims, causes
-
-    @reading
-    def _has_many_marks(self, connection: Connection) -> bool:
-        return connection.scalar(MARKS.offset(MOST_MARKS).limit(1)) is not None
-
-    @transaction
-    def _fold(self, tx: Connection) -> None:
-        self._lock_admission(tx)
-        fold(tx, limits_on_record(tx, self._most_tasks))
 
     @reading
     def _with_another_cause(self, connection: Connection, causes: Mapping[int, str]) -> list[tuple[int, str]]:
@@ -117,20 +99,22 @@ def _is_queued_without(cause: str, run_ids: Sequence[int], now: datetime) -> Col
 
 
 def _free_claims(
-    connection: Connection, now: datetime, token: str, most: int | None
-) -> Sequence[tuple[int, int, bool]]:
+    connection: Connection, now: datetime, token: str, paused: Collection[int], most: int
+) -> list[tuple[int, int]]:
     """Return the run and number of at most `most` tasks with a free claim: their jobs may exist already.
 
     These tasks have their places. The claims that expire first come first: a claim that is taken again comes last, so
-    a task whose deployment fails again and again keeps no other task waiting. The third value is true if earlier
-    requests have ended: only then a look proves the absence of a job.
+    a task whose deployment fails again and again keeps no other task waiting. Claims of `paused` runs (RunIDs) are free
+    when no earlier request is on its way any more: only then a look proves that there is no job.
     """
     is_free = claim_is_free(now, token)
-    query = select(tasks.history_id, tasks.task, is_settled(now))
+    query = select(tasks.history_id, tasks.task, is_settled(now).label("is_settled"))
     joined = query.join_from(histories, task_histories, tasks.history_id == runs.id)
     free = joined.where(is_deployed_here(now), runs.intent == Intent.RUN, is_free)
-    ordered = free.order_by(tasks.claim_expires_at, tasks.history_id, tasks.task).limit(most)
-    return [(run_id, task, bool(settled)) for run_id, task, settled in connection.execute(ordered)]
+    ordered = free.order_by(tasks.claim_expires_at, tasks.history_id, tasks.task)
+    rows = connection.execute(ordered if paused else ordered.limit(most))
+    may_be_claimed = ((row.history_id, row.task) for row in rows if row.is_settled or row.history_id not in paused)
+    return list(islice(may_be_claimed, most))
 
 
 def _by_run(numbered: Iterable[tuple[int, int]]) -> Iterator[tuple[int, list[int]]]:
@@ -153,7 +137,6 @@ def claim_ready_tasks(
     if row.status is RunStatus.INITIALIZING:  # the child tasks wait until the main job has started
         ready = ready.where(tasks.task == MAIN_TASK)
     numbers = connection.scalars(ready.order_by(tasks.task).limit(count)).all()
-    mark(connection, run_id)
     return take_claims(connection, row, numbers, is_queued(now), token, now + expires_in)
 
 

@@ -165,43 +165,6 @@ scope_limits = sa.Table(
     **TABLE_OPTIONS,
 )
 
-# what open runs use of their scopes' limits (uses.py): marks of changed runs, counted runs, and sums by scope
-use_changes = sa.Table(
-    "use_changes",
-    metadata,
-    sa.Column("id", Id, nullable=False, autoincrement=True),
-    sa.Column("history_id", Id, nullable=False),  # no foreign key: a mark may outlive its run
-    sa.PrimaryKeyConstraint("id", name="pk_use_changes"),
-    **TABLE_OPTIONS,
-)
-
-
-def _use_columns() -> list[sa.Column[int]]:
-    return [sa.Column(name, sa.Integer, nullable=False) for name in ("runs", "tasks", "mains", "children", "places")]
-
-
-run_uses = sa.Table(
-    "run_uses",
-    metadata,
-    sa.Column("history_id", Id, nullable=False, autoincrement=False),
-    *_use_columns(),
-    sa.Column("waits", sa.Boolean, nullable=False),  # a pass of the dispatcher reads the run
-    sa.PrimaryKeyConstraint("history_id", name="pk_run_uses"),
-    sa.Index("ix_run_uses_waits", "waits"),
-    **TABLE_OPTIONS,
-)
-
-scope_uses = sa.Table(
-    "scope_uses",
-    metadata,
-    sa.Column("scope", sa.String(LONGEST_SCOPE), nullable=False),
-    *_use_columns(),
-    # tasks in the cluster of the share with this label; for the installation: of runs without such a label
-    sa.Column("share_tasks", sa.Integer, nullable=False),
-    sa.PrimaryKeyConstraint("scope", name="pk_scope_uses"),
-    **TABLE_OPTIONS,
-)
-
 history_properties = sa.Table(
     "history_properties",
     metadata,

@@ -17,7 +17,6 @@ from crawler_lifecycle.adapters.sql.reading import own_row, run_record, run_row
 from crawler_lifecycle.adapters.sql.schema import histories, history_logs, task_histories
 from crawler_lifecycle.adapters.sql.stops import STOP_EVENTS
 from crawler_lifecycle.adapters.sql.transactions import OnDatabase, fence, lock_run, log, reading, transaction
-from crawler_lifecycle.adapters.sql.uses import mark
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.requesters import Requester
 from crawler_lifecycle.contract.states import Intent, RunStatus, StopPhase, TaskStatus
@@ -198,4 +197,3 @@ def _queue_next_attempts(connection: Connection, row: Row[Any], now: datetime) -
     failed = update(task_histories).where(without_success)
     connection.execute(failed.values(**next_attempt(now), **NO_RETRIES_YET))
     connection.execute(failed.where(tasks.task != MAIN_TASK).values(cause))
-    mark(connection, row.id)

@@ -23,7 +23,6 @@ from crawler_lifecycle.adapters.sql.attempts import queue_retries
 from crawler_lifecycle.adapters.sql.pages import pages, rows_as_table
 from crawler_lifecycle.adapters.sql.schema import task_histories
 from crawler_lifecycle.adapters.sql.transactions import OnDatabase, fence, reading, transaction
-from crawler_lifecycle.adapters.sql.uses import mark
 from crawler_lifecycle.contract.states import OVER, TaskStatus
 from crawler_lifecycle.contract.steps.looks import TaskChange, TaskEvidence
 from crawler_lifecycle.contract.steps.run import RunRef
@@ -95,7 +94,6 @@ class TaskRows(OnDatabase):
             now = self._db.clock()
             written = sum(tx.execute(_update_by_changes(tx, run.run_id, page, now)).rowcount for page in pages(changes))
             queue_retries(tx, run, changes, now)
-            mark(tx, run.run_id)
             return written
 
         return self._db.transact(write, hurried=hurried)
@@ -122,7 +120,6 @@ class TaskRows(OnDatabase):
         fence(tx, run)
         ended = {"status": TaskStatus.STOPPED, "reason": reason, "finished_at": self._db.clock(), "cause": None}
         queued = update(task_histories).where(old.history_id == run.run_id, old.status == TaskStatus.QUEUED)
-        mark(tx, run.run_id)
         return tx.execute(queued.values(version=old.version + 1, cause_since=None, **ended)).rowcount
 
 

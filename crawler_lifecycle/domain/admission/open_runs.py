@@ -1,8 +1,6 @@
 """An open run as admission sees the run: its jobs, and the tasks that wait for their deployment."""
 
-from collections import defaultdict
-from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Self
 
 
@@ -95,27 +93,3 @@ class OpenRun:
             children_queued=self.children_queued - 1,
             children_in_cluster=self.children_in_cluster + 1,
         )
-
-
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """Use by all open runs: sums for the scopes with limits, and the tasks in the cluster by share."""
-
-    scopes: dict[str, Use] = field(default_factory=lambda: defaultdict(Use))
-    shares: dict[str, int] = field(default_factory=lambda: defaultdict(int))
-
-    @classmethod
-    def count(cls, runs: Iterable[OpenRun]) -> Self:
-        usage = cls()
-        for run in runs:
-            usage.add(run, run.use)
-        return usage
-
-    def add(self, run: OpenRun, use: Use, times: int = 1) -> None:
-        """Count the run's use in its scopes and in its share."""
-        for scope in run.scopes:
-            self.scopes[scope] = self.scopes[scope].plus(use, times)
-        self.shares[run.share] += times * use.tasks
-
-    def copy(self) -> Self:
-        return replace(self, scopes=defaultdict(Use, self.scopes), shares=defaultdict(int, self.shares))

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from heapq import heapify, heappop, heappush
 
 from crawler_lifecycle.contract.limits import INSTALLATION, ScopeLimits, in_words
-from crawler_lifecycle.domain.admission.open_runs import OpenRun, Usage
+from crawler_lifecycle.domain.admission.open_runs import OpenRun
 from crawler_lifecycle.domain.admission.rooms import OTHERS_FIRST, Hold, Rooms
 
 Line = list[tuple[int, int, OpenRun]]  # a heap of runs: those with the fewest tasks first, then the oldest
@@ -27,27 +27,21 @@ class Plan:
     undecided: set[int] = field(default_factory=set)  # runs that the pass has not reached
 
 
-def plan(runs: Sequence[OpenRun], limits: Mapping[str, ScopeLimits], most: int, usage: Usage | None = None) -> Plan:
-    """Return the plan for at most `most` tasks.
-
-    `runs` are the runs with a task that waits; `usage` counts the open runs, and without it `runs` are all of them.
-    """
-    return _Planning(runs, limits, most, usage).finish()
+def plan(runs: Sequence[OpenRun], limits: Mapping[str, ScopeLimits], most: int) -> Plan:
+    """Return the plan for at most `most` tasks."""
+    return _Planning(runs, limits, most).finish()
 
 
-def obstacle_in_turn(
-    run: OpenRun, runs: Sequence[OpenRun], limits: Mapping[str, ScopeLimits], usage: Usage | None = None
-) -> Hold | None:
+def obstacle_in_turn(run: OpenRun, runs: Sequence[OpenRun], limits: Mapping[str, ScopeLimits]) -> Hold | None:
     """Return what holds the main task of a run that asks for its permit; None if the run's turn has come.
 
-    `runs` and `usage` are as in `plan`, with the asking run. The runs before it in the line have their turns first, and
-    keep their places: otherwise new runs overtake a run with two limited labels again and again.
+    `runs` are all open runs, with the asking run. The runs before it in the line have their turns first, and keep their
+    places: otherwise new runs overtake a run with two limited labels again and again.
     """
-    usage = usage or Usage.count(runs)
-    if hold := Rooms(limits, usage).obstacle(run):
+    if hold := Rooms(limits, runs).obstacle(run):
         return hold
     others = [other for other in runs if other.run_id != run.run_id]
-    new = _Planning([*others, replace(run, is_deployable=True)], limits, sys.maxsize, usage, run.run_id).finish()
+    new = _Planning([*others, replace(run, is_deployable=True)], limits, sys.maxsize, run.run_id).finish()
     hold = new.holds.get(run.run_id)
     return hold and Hold(hold.cause, hold.scope, OTHERS_FIRST.format(in_words(hold.scope or INSTALLATION)))
 
@@ -56,19 +50,17 @@ class _Planning:
     """A plan while it is made. With `asking` (a RunID) the plan ends as soon as this run is decided."""
 
     def __init__(
-        self,
-        runs: Sequence[OpenRun],
-        limits: Mapping[str, ScopeLimits],
-        most: int,
-        usage: Usage | None,
-        asking: int | None = None,
+        self, runs: Sequence[OpenRun], limits: Mapping[str, ScopeLimits], most: int, asking: int | None = None
     ) -> None:
         self.plan = Plan()
         self._runs = runs
         self._asking = asking
-        self._rooms = Rooms(limits, usage or Usage.count(runs))
+        self._rooms = Rooms(limits, runs)
         self._limits = limits
         self._left = most
+        self._tasks_of_share = defaultdict[str, int](int)
+        for run in runs:
+            self._tasks_of_share[run.share] += run.in_cluster
 
     def finish(self) -> Plan:
         """Decide about all runs that wait, and return the plan."""
@@ -108,10 +100,11 @@ class _Planning:
             self.plan.holds[run.run_id] = hold
             return None
         self.plan.granted[run.run_id] = self.plan.granted.get(run.run_id, 0) + 1
+        self._tasks_of_share[run.share] += 1
         self._left -= 1
         return self._rooms.deploy(run)
 
     def _use(self, share: str) -> float:
         """Return the share's tasks in the cluster for each unit of its weight."""
         limits = self._limits.get(share)
-        return self._rooms.tasks_of_share[share] / (limits.weight if limits and limits.weight else 1)
+        return self._tasks_of_share[share] / (limits.weight if limits and limits.weight else 1)

@@ -1,10 +1,11 @@
 """Room under the limits: whether a run's next task may be deployed, and otherwise the scope that holds the run."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from crawler_lifecycle.contract.limits import INSTALLATION, ScopeLimits, in_words
-from crawler_lifecycle.domain.admission.open_runs import OpenRun, Usage, Use
+from crawler_lifecycle.domain.admission.open_runs import OpenRun, Use
 from crawler_lifecycle.domain.reasons import ADMISSION, PAUSED, RUN_LIMIT
 from crawler_lifecycle.domain.words import counted
 
@@ -23,11 +24,13 @@ class Hold:
 class Rooms:
     """The limits of all scopes, and what the open runs use of the limits."""
 
-    def __init__(self, limits: Mapping[str, ScopeLimits], usage: Usage) -> None:
+    def __init__(self, limits: Mapping[str, ScopeLimits], runs: Iterable[OpenRun]) -> None:
         self._limits = limits
-        self._usage = usage.copy()
-        self.used, self.tasks_of_share = self._usage.scopes, self._usage.shares
+        self.used: dict[str, Use] = defaultdict(Use)
         self._kept_for_first: dict[str, Use] = {}  # places that the first waiting run of a scope keeps
+        for run in runs:
+            for scope in run.scopes:
+                self.used[scope] = self.used[scope].plus(run.use)
 
     def obstacle(self, run: OpenRun) -> Hold | None:
         """Return what holds the run's next task; None if the task may be deployed. A pause comes before every limit."""
@@ -42,7 +45,8 @@ class Rooms:
     def deploy(self, run: OpenRun) -> OpenRun:
         """Count the run's next task as deployed, and return the run with the job."""
         later = run.with_next_job()
-        self._usage.add(run, later.use.plus(run.use, -1))
+        for scope in run.scopes:
+            self.used[scope] = self.used[scope].plus(later.use).plus(run.use, -1)
         return later
 
     def keep_places(self, run: OpenRun, hold: Hold) -> None:
