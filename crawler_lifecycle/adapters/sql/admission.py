@@ -39,7 +39,7 @@ def lock_admission(connection: Connection) -> None:
 
 
 def limits_on_record(connection: Connection, most_tasks: int) -> dict[str, ScopeLimits]:
-    """Return the limits by scope. `most_tasks`: the installation's limit for tasks if no row has another one."""
+    """Return the limits by scope. `most_tasks`: the installation's limit for tasks unless a row says otherwise."""
     rows = connection.execute(select(*LIMIT_COLUMNS).where(_HAS_VALUE))
     on_record = {row.scope: ScopeLimits(**row._mapping) for row in rows}
     own = on_record.get(INSTALLATION, ScopeLimits(scope=INSTALLATION))
@@ -50,21 +50,21 @@ def limits_on_record(connection: Connection, most_tasks: int) -> dict[str, Scope
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """The limits, and open runs of the installation with their rows, oldest first."""
+    """The limits, and the installation's open runs with their rows, oldest first."""
 
     limits: dict[str, ScopeLimits]
     runs: list[OpenRun]
     rows: dict[int, Row[Any]]  # by RunID
 
     def run(self, run_id: int) -> OpenRun:
-        """Return the open run. Raise Conflict if another installation began the run."""
+        """Return the open run, or raise Conflict if another installation began the run."""
         for run in self.runs:
             if run.run_id == run_id:
                 return run
         raise Conflict(f"run {run_id} is no open run of this installation")
 
     def pauses(self) -> dict[int, Hold]:
-        """Return the holds of the runs with a paused scope, by RunID."""
+        """Return each hold from a paused scope, by RunID."""
         holds = ((run.run_id, pause_in(run.scopes, self.limits)) for run in self.runs)
         return {run_id: hold for run_id, hold in holds if hold}
 
@@ -72,7 +72,7 @@ class Situation:
 def situation(
     connection: Connection, by_scope: dict[str, ScopeLimits], now: datetime, condition: ColumnElement[bool]
 ) -> Situation:
-    """Return the open runs which fulfil the condition for rows of runs."""
+    """Return the open runs whose rows fulfil the condition."""
     labels = _limited_labels(connection, by_scope, condition)
     rows = connection.execute(_open_runs(now).where(condition)).all()
     open_runs = [_open_run(row, labels[row.id], by_scope) for row in rows]
@@ -115,7 +115,7 @@ def _count(condition: ColumnElement[bool]) -> ColumnElement[int]:
 
 
 def has_no_pause(now: datetime) -> ColumnElement[bool]:
-    """Return the condition for tasks that are not in the pause before a retry."""
+    """Return the condition for tasks outside the pause before a retry."""
     return or_(tasks.deploy_after.is_(None), tasks.deploy_after <= now)
 
 
@@ -144,7 +144,7 @@ def is_watched(now: datetime) -> ColumnElement[bool]:
 def _limited_labels(
     connection: Connection, by_scope: dict[str, ScopeLimits], condition: ColumnElement[bool]
 ) -> dict[int, list[str]]:
-    """Return the scopes of the labels with limits, by RunID, of the chosen open runs."""
+    """Return the limited scopes by RunID, for the chosen open runs."""
     scopes = defaultdict[int, list[str]](list)
     if any(scope.startswith(LABEL) for scope in by_scope):
         label = history_labels.c
@@ -162,7 +162,7 @@ def _is_limited() -> ColumnElement[bool]:
 
 
 def has_limited_label() -> ColumnElement[bool]:
-    """Return the condition for runs with such a label."""
+    """Return the condition for runs with a limited label."""
     return exists().where(history_labels.c.history_id == runs.id, _is_limited()).correlate(histories)
 
 

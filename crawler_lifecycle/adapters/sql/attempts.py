@@ -25,7 +25,7 @@ NO_JOB_YET = dict.fromkeys(
         "claim_expires_at", "deploy_after", "deployed_at", "started_at", "finished_at", "message", "node", "log_tail",
     )
 )  # fmt: skip
-RETRIED = (TaskStatus.FAILED, TaskStatus.LOST)  # ends that may be followed by another attempt
+RETRIED = (TaskStatus.FAILED, TaskStatus.LOST)  # another attempt may follow these ends
 # columns for a page of ends
 END_COLUMNS = [
     tasks.history_id,

@@ -62,7 +62,7 @@ class TaskClaims(OnDatabase):
             return None
         hold = obstacle_for(tx, run.run_id, self._most_tasks, now)
         if hold:
-            # without the acknowledgement, no nudge could notify the workflow of a job that the dispatcher finds later
+            # without the acknowledgement, no nudge could notify the workflow when the dispatcher finds the job later
             looked = {"next_look_at": now + HELD_PAUSE, "nudge_acknowledged": runs.nudge_sent}
             write_hold(tx, [run.run_id], hold, now, **looked)
         elif row.admitted_at is None:

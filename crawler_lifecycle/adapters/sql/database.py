@@ -28,13 +28,13 @@ LOCK_SECONDS, HURRIED_LOCK_SECONDS = 10, 3
 WRITING = {"writing": True}
 HURRIED = {**WRITING, "hurried": True}
 USED_AT, UNTESTED_SECONDS = "used_at", 1.0  # a connection to MySQL is tested after being unused for this time
-SLOW_SECONDS = 2.0  # a statement that takes so long is logged
+SLOW_SECONDS = 2.0  # slower statements are logged
 BEGAN_AT, LONGEST_STATEMENT = "statement_began_at", 200  # characters of a statement in the log
 SLOW_LINE_SECONDS = 5.0  # shortest time between two lines about slow statements
 KINDS = {"SELECT", "INSERT", "UPDATE", "DELETE", "BEGIN"}  # of statements, as labels; others share a label
 # default options for the driver, times in seconds; the URL may replace every option
 MYSQL_OPTIONS = {"charset": "utf8mb4", "connect_timeout": "5", "read_timeout": "30", "write_timeout": "30"}
-# parameters that a URL may have. The driver has more, which take no text, or which have no effect by way of SQLAlchemy:
+# parameters allowed in a URL. The driver's others take no text, or have no effect through SQLAlchemy:
 # with ssl_verify_identity the certificate's name would not be compared
 MYSQL_PARAMETERS = {
     *("bind_address", "charset", "client_flag", "collation", "compress", "connect_timeout", "local_infile"),

@@ -25,7 +25,7 @@ from crawler_lifecycle.domain.flows.states import effective
 OF_FLOW = members.flow == bindparam("of_flow")
 ALL_MEMBERS = select(*READ_MEMBER).where(OF_FLOW)
 ALL_GROUPS = select(*GROUP_COLUMNS).where(groups.flow == bindparam("of_flow"))
-FEW = 100  # numbers in a statement that is built once
+FEW = 100  # numbers in a statement built once
 FEW_MEMBERS = ALL_MEMBERS.where(members.number.in_(bindparam("numbers", expanding=True))).order_by(members.number)
 FEW_LOCKED = locking(FEW_MEMBERS, flow_members)
 KEY = [members.flow, members.number]

@@ -29,7 +29,7 @@ CLEAR_PROBLEMS = (
     .where(managers.c.flow == bindparam("of_flow"), managers.c.problem.is_not(None))
     .values(problem=None)
 )
-# a manager that is about to close as drained learns of the resume, and goes on
+# a manager about to close as drained learns of the resume, and continues
 TELL_MANAGERS = (
     update(managers)
     .where(managers.c.flow == bindparam("of_flow"), managers.c.closed_at.is_(None))

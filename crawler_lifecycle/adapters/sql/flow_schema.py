@@ -39,7 +39,7 @@ flows = sa.Table(
     sa.Column("accepts_members", sa.Boolean, nullable=False),
     sa.Column("max_parallel", sa.Integer),
     sa.Column("context", Json),
-    sa.Column("fingerprint", sa.String(64), nullable=False),  # of the context
+    sa.Column("fingerprint", sa.String(64), nullable=False),  # in the context
     sa.Column("ignore_cancelled", sa.Boolean, nullable=False),
     sa.Column("ignore_discarded", sa.Boolean, nullable=False),
     sa.Column("last_member", sa.Integer, nullable=False),  # highest number ever used

@@ -36,7 +36,7 @@ class Access:
     namespace: str
     kubeconfig: Path | None = None
     context: str | None = None
-    connections: int = 40  # connections kept open, one for each thread that sends requests
+    connections: int = 40  # connections kept open, one per sending thread
     connect_seconds: float = 3  # a connection that takes longer fails
     read_seconds: float = 10  # an answer fails after this time without any data
 
