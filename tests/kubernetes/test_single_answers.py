@@ -22,7 +22,7 @@ REPLIES = {
     "502 Bad Gateway": page(502),
     "please try again later": refusal(503, "ServiceUnavailable", "please try again later", headers=LONG),
     "Timeout: request did not complete": refusal(504, "Timeout", "Timeout: request did not complete"),
-    "answer is no list": page(200),
+    "with a page instead of the Kubernetes API": page(200),
 }
 MANY = 7  # more than five, of which none may be believed to vanish at once
 
