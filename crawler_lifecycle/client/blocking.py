@@ -39,9 +39,14 @@ class SyncFlows:
         return self.run(self._flows.fetch_one(id))
 
     def fetch(
-        self, *, states: Collection[str] | None = None, ids: Collection[str] | None = None, limit: int = 100
+        self,
+        *,
+        states: Collection[str] | None = None,
+        ids: Collection[str] | None = None,
+        limit: int = 100,
+        before: str | None = None,
     ) -> list[Workflow]:
-        return self.run(self._flows.fetch(states=states, ids=ids, limit=limit))
+        return self.run(self._flows.fetch(states=states, ids=ids, limit=limit, before=before))
 
     def prune(self, rule: Rule = AFTER_A_DAY) -> int:
         return self.run(self._flows.prune(rule))

@@ -96,12 +96,21 @@ class WorkflowClient(LedgerClient):
         return await self._read(lambda flows: flows.workflow(id), None)
 
     async def fetch(
-        self, *, states: Collection[str] | None = None, ids: Collection[str] | None = None, limit: int = 100
+        self,
+        *,
+        states: Collection[str] | None = None,
+        ids: Collection[str] | None = None,
+        limit: int = 100,
+        before: str | None = None,
     ) -> list[Workflow]:
-        """Return workflows, newest first. `states`: the service's words, or pending, running, completed, failed."""
+        """Return workflows, newest first. `states`: the service's words, or pending, running, completed, failed.
+
+        `before`: the previous page's last id; KeyError without such a workflow.
+        """
         wanted = None if states is None else Wanted.by_words(states)
         workflows: list[Workflow] = []
-        before: str | None = None
+        if before is not None:
+            before = await self._uid(before)
         while len(workflows) < limit:
             page = await self.control.context.database(
                 lambda _, before=before: self.control.flows.list(  # type: ignore[misc]
@@ -116,6 +125,12 @@ class WorkflowClient(LedgerClient):
                 break
             before = page[-1].uid
         return workflows
+
+    async def _uid(self, id: str) -> str:  # noqa: A002
+        try:
+            return await self.control.context.database(lambda store: store.flow_records.uid_of(id))
+        except NotFound as error:
+            raise KeyError(id) from error
 
     async def prune(self, rule: Rule = AFTER_A_DAY) -> int:
         """Delete ended workflows by their age since their end, such as `Age() > 3600`. Return their number."""

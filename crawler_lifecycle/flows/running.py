@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from crawler_lifecycle.contract.flows.limits import A_YEAR
@@ -51,7 +51,10 @@ class Record:
 
 @dataclass(frozen=True)
 class RunningJob:
-    """A step's running attempt, for worker classes. `errors` has the earlier attempts' errors, oldest first."""
+    """A step's running attempt, for worker classes. `errors` has the earlier attempts' errors, oldest first.
+
+    `scheduled_at`: the time from which the attempt may start; for a call after a host's death, the attempt's start.
+    """
 
     flow_id: str
     path: str
@@ -66,6 +69,7 @@ class RunningJob:
     priority: int = 0
     max_attempts: int = 1
     tags: tuple[str, ...] = ()
+    scheduled_at: datetime | None = None
     errors: tuple[Mapping[str, Any], ...] = ()
     link: "StepLink | None" = field(default=None, repr=False, compare=False)
 

@@ -134,6 +134,7 @@ class SteppedFlow(MemoryFlow):
             flow_uid=self.uid,
             is_grafter=self.is_grafter(row),
             deaths=0,
+            scheduled_at=row.scheduled_at(row.attempt),
             errors=tuple(self._failures.get(row.path, ())),
         )
 

@@ -134,6 +134,10 @@ async def test_058_workflows_are_fetched_by_state_and_id(flows: Flows, hand: Get
 
     assert await fetched() == ["d", "c", "b", "a"]
     assert await fetched(limit=2) == ["d", "c"]
+    assert await fetched(limit=2, before="d") == ["c", "b"]
+    assert await fetched(states=["executing"], before="b") == ["a"]
+    with pytest.raises(KeyError, match="nobody"):
+        await fetched(before="nobody")
     assert await fetched(states=["executing"]) == ["b", "a"]
     assert await fetched(states=["pending"]) == ["a"]
     assert await fetched(states=["running"], limit=1) == ["b"]

@@ -74,6 +74,14 @@ SEEN = []
 
 
 @worker()
+class Timed:
+    async def process(self, job):
+        if job.attempt <= job.args["snoozes"]:
+            return Snooze(60)
+        return job.scheduled_at
+
+
+@worker()
 class Mails:
     async def process(self, job):
         sub_workflow = ObanWorkflow()

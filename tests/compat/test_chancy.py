@@ -139,7 +139,18 @@ async def test_the_routes_of_the_api_plugin(flows: MemoryFlows) -> None:
         listed = (await http.get("/api/v1/workflows")).json()
         assert [(flow["name"], flow["state"]) for flow in listed] == [("new", "failed"), ("old", "completed")]
         assert [flow["name"] for flow in (await http.get("/api/v1/workflows?limit=1")).json()] == ["new"]
-        assert (await http.get("/api/v1/workflows?limit=0")).status_code == 422
+        numbers = {name: number for name, number in listed[0].items() if name.endswith("_steps") and number}
+        assert numbers == {"total_steps": 2, "succeeded_steps": 1, "failed_steps": 1}
+        for refused in ("limit=0", "before=nobody", "filters=[]"):
+            assert (await http.get(f"/api/v1/workflows?{refused}")).status_code == 422
+        open_one = Workflow("open").add("c", graphs.fetch)
+        await flows.push(open_one)
+        first = (await http.get("/api/v1/workflows?pagination=true&limit=2")).json()
+        assert [(flow["name"], flow["waiting_steps"]) for flow in first["items"]] == [("open", 1), ("new", 0)]
+        assert (first["has_more"], first["next_cursor"]) == (True, new.id)
+        last = (await http.get(f"/api/v1/workflows?pagination=true&limit=2&before={new.id}")).json()
+        assert [flow["name"] for flow in last["items"]] == ["old"]
+        assert (last["has_more"], last["next_cursor"]) == (False, None)
         shown = (await http.get(f"/api/v1/workflows/{new.id}")).json()
         assert shown["steps"]["b"] | {"job_id": None} == {
             "step_id": "b", "dependencies": [], "state": "succeeded", "job_id": None,

@@ -10,6 +10,7 @@ from crawler_lifecycle.compat.oban import Oban, Snooze, job, worker
 from crawler_lifecycle.compat.oban_pro import Workflow
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.testing import MemoryFlows, run_inline
+from crawler_lifecycle.testing.memory import NOW
 from tests.compat import graphs
 
 program: Any = graphs
@@ -61,6 +62,14 @@ def test_a_job_knows_about_itself() -> None:
         (2, "ValueError: attempt 2"),
     ]
     assert result.recorded("mail") == {"to": "ann"}
+
+
+def test_a_job_knows_from_when_on_it_may_start() -> None:
+    evening = NOW + timedelta(hours=9)
+    workflow = Workflow("w").add("late", program.Timed.new({"snoozes": 0}, scheduled_at=evening))
+    result = run_inline(workflow.add("again", program.Timed.new({"snoozes": 2})))
+    assert result.recorded("late") == evening
+    assert result.recorded("again") == NOW + timedelta(minutes=2)
 
 
 def test_a_job_cancels_itself() -> None:

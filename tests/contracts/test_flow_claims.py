@@ -369,6 +369,14 @@ def test_a_snoozed_attempt_is_on_record_with_its_pause(database: Database) -> No
     assert [start.attempt for start in flow.plan()[1].starts] == [2]
 
 
+def test_a_claim_has_the_time_from_which_its_attempt_may_start(database: Database) -> None:
+    flow = pushed(database, steps("a", scheduled_at=NOW, retry=RetryPolicy(max_attempts=2, pause_seconds=60)))
+    (first,) = flow.claim(flow.start("a")).mine
+    (end,) = flow.end(first.start, kind=FAILED, reason="ValueError: first")
+    (second,) = flow.claim(flow.start("a")).mine
+    assert (first.scheduled_at, second.scheduled_at) == (NOW, end.at + MINUTE)
+
+
 def test_a_claim_has_the_errors_of_earlier_attempts(database: Database) -> None:
     flow = pushed(database, steps("a", "b", retry=RetryPolicy(max_attempts=3, pause_seconds=0)))
     for reason in ("ValueError: first", "ValueError: second"):

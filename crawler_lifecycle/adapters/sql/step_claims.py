@@ -227,5 +227,6 @@ def _step(
         flow_uid=head.uid,
         is_grafter=start.number in grafters,
         deaths=deaths,
+        scheduled_at=work.row.scheduled_at(start.attempt),
         errors=errors.get(start.number, ()),
     )

@@ -104,6 +104,13 @@ class MemberRow(NamedTuple):
     def is_cancelled_by_dependency(self) -> bool:
         return self.state is MemberState.CANCELLED and is_by_dependency(self.reason)
 
+    def scheduled_at(self, attempt: int) -> datetime | None:
+        """Return the time from which the attempt may start: the author's, or the end of its pause or needs.
+
+        Once the attempt has started, the author's time, or the start.
+        """
+        return (self.start_at if attempt == 1 else None) or self.due or self.since
+
     @property
     def is_settled(self) -> bool:
         """Whether the member is final and has no running attempt."""

@@ -1,7 +1,7 @@
 """Port for hosts of steps: claims on attempts, inputs of functions, and ends with results."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
@@ -31,6 +31,7 @@ class ClaimedStep:
     flow_uid: str
     is_grafter: bool
     deaths: int  # processes that died with the attempt
+    scheduled_at: datetime | None = field(default=None, compare=False)  # time from which it may start, or has started
     errors: Sequence[Mapping[str, Any]] = ()  # earlier attempts' errors, oldest first: attempt, at, error
 
 

@@ -42,6 +42,7 @@ def job_of(step: ClaimedStep) -> RunningJob:
         priority=step.definition.priority,
         max_attempts=step.definition.retry.max_attempts,
         tags=work.tags,
+        scheduled_at=step.scheduled_at,
         errors=tuple(step.errors),
     )
 

@@ -8,6 +8,7 @@ from fastapi import Request, Response
 from fastapi.responses import JSONResponse
 
 from crawler_lifecycle.client.workflows import WorkflowClient
+from crawler_lifecycle.domain.flows.states import StepState
 from crawler_lifecycle.flows import StepJob, Workflow, WorkflowStep
 
 
@@ -37,12 +38,28 @@ class WorkflowApiPlugin:
 
     @staticmethod
     async def get_workflows(request: Request, *, chancy: WorkflowClient, worker: object) -> Response:
-        """Return up to 100 workflows without their steps, newest first; `limit` may ask for fewer."""
+        """Return up to 100 workflows with counts for their steps, newest first; `limit` may ask for fewer.
+
+        `before`: the previous page's last id. `pagination=true`: the page with its `next_cursor`.
+        `filters` is refused.
+        """
         del worker
-        limit = request.query_params.get("limit", "100")
+        query = request.query_params
+        if "filters" in query:
+            return JSONResponse({"title": "filters are not known here: GET /v1/flows has state and search"}, 422)
+        limit = query.get("limit", "100")
         if not limit.isdecimal() or int(limit) < 1:
             return JSONResponse({"title": "limit must be a positive integer"}, 422)
-        return JSONResponse([_head(workflow) for workflow in await chancy.fetch(limit=min(int(limit), 100))])
+        most = min(int(limit), 100)
+        try:
+            workflows = await chancy.fetch(limit=most + 1, before=query.get("before") or None)
+        except KeyError:
+            return JSONResponse({"title": "before must be the id of a workflow"}, 422)
+        page = [{**_head(workflow), **_numbers(workflow)} for workflow in workflows[:most]]
+        if query.get("pagination") != "true":
+            return JSONResponse(page)
+        has_more = len(workflows) > most
+        return JSONResponse({"items": page, "has_more": has_more, "next_cursor": page[-1]["id"] if has_more else None})
 
     @staticmethod
     async def get_workflow(request: Request, *, chancy: WorkflowClient, worker: object) -> Response:
@@ -62,6 +79,13 @@ def _head(workflow: Workflow) -> dict[str, Any]:
         "created_at": _text(workflow.created_at),
         "updated_at": _text(workflow.updated_at),
     }
+
+
+def _numbers(workflow: Workflow) -> dict[str, int]:
+    """Return counts: all steps, steps without a start so far, and started or ended steps by Chancy's states."""
+    states = [step.state for _, step in workflow if step.job_id is not None or step.state is not StepState.PENDING]
+    numbers = {f"{state.value}_steps": states.count(state) for state in StepState}
+    return {"total_steps": len(workflow), "waiting_steps": len(workflow) - len(states), **numbers}
 
 
 def _step(step: WorkflowStep) -> dict[str, Any]:
