@@ -1,5 +1,8 @@
-"""A pod of no known phase counted as one that lived when its Job was deleted, and that is never forgotten: what had
-succeeded a moment before the stop became STOPPED."""
+"""Pods in a phase that does not exist, whose main container had ended with 0.
+
+Such a pod counted as alive when its Job was deleted: a task that had succeeded a moment before the stop became STOPPED.
+If the Job had failed because the kubelet ended a sidecar later, the task became FAILED, with the exit code 0 as reason.
+"""
 
 import pytest
 
@@ -31,3 +34,13 @@ def test_what_had_succeeded_before_the_stop_is_not_stopped(there: Json, end: Tas
     assert now.status is TaskStatus.STOPPING
     complete = deleted(job(0, 1, condition("Complete", at=LATER), succeeded=1, completionTime=LATER), TOO_LATE)
     assert after(now, look(complete), intent=Intent.STOP).status is end
+
+
+@pytest.mark.parametrize("phase", ["Banana", "Failed"])
+def test_a_main_container_that_ended_before_its_sidecar_was_ended_has_succeeded(phase: str) -> None:
+    by_kubelet = condition("DisruptionTarget", "TerminationByKubelet", at=TOO_LATE)
+    there = pod(phase, ended(0), ended(137, name="proxy"), conditions=[by_kubelet], reason="Preempting")
+    there["spec"]["containers"] = [{"name": "crawl"}, {"name": "proxy"}]
+    failed = look(job(0, 1, condition("Failed", "PodFailurePolicy", at=TOO_LATE), failed=1), there)
+    now = after(row(TaskStatus.RUNNING, UID), failed)
+    assert (now.status, now.reason, now.exit_code) == (TaskStatus.SUCCEEDED, None, 0)

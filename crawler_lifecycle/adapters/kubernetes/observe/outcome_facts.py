@@ -23,7 +23,7 @@ def facts_of(look: JobLook, job: Job | None, own_pods: Sequence[Pod]) -> Outcome
     if pod is None:
         return _facts_without_pod(look)
     job_deleted_at = job.metadata.deletion_timestamp if job else None
-    facts = _facts_of_pod(look.uid, pod, job_deleted_at)
+    facts = _facts_of_pod(look.uid, pod, job_deleted_at, has_job_failed=look.phase is JobPhase.FAILED)
     if facts is None and job is not None and look.phase is JobPhase.SUCCEEDED:
         return _facts_of_silent_pod(pod, look, job_deleted_at)
     return facts
@@ -40,12 +40,17 @@ def facts_by_uid(pods_by_key: Mapping[JobKey, Sequence[Pod]], uids: Mapping[JobK
     return facts
 
 
-def _facts_of_pod(job_uid: str, pod: Pod, job_deleted_at: datetime | None) -> OutcomeFacts | None:
-    """Return facts about the program's end, or the fact that a running program was asked to end; None without facts."""
+def _facts_of_pod(
+    job_uid: str, pod: Pod, job_deleted_at: datetime | None, *, has_job_failed: bool = False
+) -> OutcomeFacts | None:
+    """Return facts about the program's end, or the fact that a running program was asked to end; None without facts.
+
+    The pods of a failed Job have ended: the main container's end counts in every phase of the pod.
+    """
     told_by = termination.author_of_request([pod], job_deleted_at)
     if pods.has_ended(pod):
         return _facts_of_end(job_uid, pod, told_by)
-    if pods.phase(pod) not in (pods.PENDING, pods.RUNNING):
+    if not has_job_failed and pods.phase(pod) not in (pods.PENDING, pods.RUNNING):
         return None  # an unknown phase proves no fact
     end = pods.end_of_main(pod)
     if end is not None and end.exit_code is not None and not pods.main_may_restart(pod):
