@@ -51,6 +51,12 @@ class NotFound(PermanentError):
     code = "not_found"
 
 
+class Removed(NotFound):
+    """The requested object existed, and retention has removed it."""
+
+    code = "removed"
+
+
 class Conflict(PermanentError):
     """The present state forbids the request: a name or key is taken, or the run's state does not allow the request."""
 

@@ -183,7 +183,7 @@ class House:
         self.flow_records, self.flow_doors = store.flow_records, store.flow_doors
         managers = ManagerAudit(store.manager_audits, self.findings, self.supervisors, AT_ONCE)
         self.flow_audit = FlowAudit(
-            self.flow_records, store.flow_ends, self.findings, self.supervisors, AT_ONCE, self.flow_doors, managers
+            self.flow_records, store.flow_ends, self.findings, self.supervisors, AT_ONCE, managers
         )
         self.flow_announcements = FlowAnnouncements(store.flow_ends, self.notices.pusher, exporter)
 

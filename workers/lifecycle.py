@@ -20,6 +20,7 @@ from crawler_lifecycle.control.audit_schedule import AuditSchedule
 from crawler_lifecycle.control.connection import identity_for
 from crawler_lifecycle.control.engine import Engine
 from crawler_lifecycle.domain.naming import archive_queue
+from crawler_lifecycle.retention.keeper import RetentionKeeper, RetentionMetrics, retention_of
 from crawler_lifecycle.services import health, process
 from crawler_lifecycle.services.audits import AuditKeeper, AuditMetrics
 from crawler_lifecycle.services.background import in_background
@@ -45,6 +46,7 @@ async def main(parts: Parts, stopped: asyncio.Event) -> None:
     async with (
         health.served(parts.settings.health, health.needs_of(parts, temporal=engine.ping)) as health_server,
         in_background(await _audit_schedule_keeping(parts, engine, installation, health_server)),
+        in_background(_retention(parts, identity, health_server).run()),
         in_background(_failing_workflows(parts, engine, health_server).run()),
         in_background(FlowStarts(parts.store.flow_records, engine, settings.flow_search_seconds).run()),
         working(client, steps, settings, identity),
@@ -89,6 +91,14 @@ async def _audit_schedule_keeping(
     if health_server is not None:
         health_server.metrics.register(keeper.metrics)
     return keeper.run(has_schedule=await keeper.try_to_keep())
+
+
+def _retention(parts: Parts, identity: str, health_server: health.HealthServer | None) -> RetentionKeeper:
+    """Return the loop that removes what is old."""
+    metrics = RetentionMetrics(parts.settings.retention.every_seconds)
+    if health_server is not None:
+        health_server.metrics.register(metrics)
+    return RetentionKeeper(retention_of(parts, identity), metrics)
 
 
 def _failing_workflows(parts: Parts, engine: Engine, health_server: health.HealthServer | None) -> FailingWorkflows:

@@ -5,10 +5,9 @@ The part's last pages are those of crawl managers.
 """
 
 import asyncio
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 from temporalio import activity
 
@@ -22,7 +21,6 @@ from crawler_lifecycle.errors import LifecycleError
 from crawler_lifecycle.ports import (
     Acted,
     Findings,
-    FlowDoors,
     FlowEnds,
     FlowRecords,
     FlowSupervisors,
@@ -30,8 +28,6 @@ from crawler_lifecycle.ports import (
     UnannouncedFlow,
 )
 
-logger = logging.getLogger(__name__)
-MOST_PRUNED = 1000  # flows in an audit
 FLOWS_IN_A_PAGE = 500  # flows per activity; the next page has the further flows
 MANAGERS = "managers/"  # beginning of a place among the attempts of managers; sorts after the uids of all flows
 AuditedFlow = SilentFlow | UnannouncedFlow
@@ -44,9 +40,7 @@ class FlowAudit:
     findings: Findings
     supervisors: FlowSupervisors
     patience: AuditPatience
-    doors: FlowDoors
     managers: ManagerAudit
-    keep_for: timedelta | None = None  # time from a flow's end to its pruning; None: flows are kept
 
     @activity.defn
     async def audit_flows(self, step: AuditStep) -> AuditPage:
@@ -58,8 +52,6 @@ class FlowAudit:
             page_of_managers = await self.managers.page(step, step.after.removeprefix(MANAGERS))
             rest = page_of_managers.rest
             return page_of_managers.model_copy(update={"rest": None if rest is None else f"{MANAGERS}{rest}"})
-        if step.audit.repair and step.after is None:
-            await asyncio.to_thread(self._prune)
         page = await self._page(step.after or "")
         workflows = await auditing.gather_limited(self._describe, page)
         ledger, now = auditing.Ledger(step.audit, self.findings), datetime.now(UTC)
@@ -80,15 +72,6 @@ class FlowAudit:
 
         settled = await ledger.settle(findings, act, examined=len(page))
         return settled.model_copy(update={"rest": _rest(page)})
-
-    def _prune(self) -> None:
-        """Delete flows with an old end, unless the end is still to be announced. The limit keeps an audit short."""
-        if self.keep_for is None:
-            return
-        now = datetime.now(UTC)
-        old = self.ends.ended_before(now - self.keep_for, now - self.patience.replay, limit=MOST_PRUNED)
-        if old:
-            logger.info("%d flows are pruned", self.doors.prune(old))
 
     async def _page(self, after: str) -> Sequence[AuditedFlow]:
         """Return the next flows by uid: open ones, and ended ones with a reopened run or a pending announcement."""

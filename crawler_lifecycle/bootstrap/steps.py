@@ -66,16 +66,14 @@ def by_queue(steps: Sequence[Activity]) -> tuple[list[Activity], list[Activity]]
 
 def _audit_activities(parts: Parts, supervisors: AllSupervisors) -> Sequence[object]:
     settings, patience, store = parts.settings.audit, parts.patience, parts.store
-    keep_days = parts.settings.flows.keep_days
-    keep_flows = None if keep_days is None else timedelta(days=keep_days)
-    records, findings, tasks, doors = store.records, store.findings, store.tasks, store.flow_doors
+    records, findings, tasks = store.records, store.findings, store.tasks
     managers = ManagerAudit(store.manager_audits, findings, supervisors, patience)
     return (
         AuditActivities(findings, timedelta(days=settings.keep_days), settings.remove_unknown_jobs),
         RunAudit(records, findings, supervisors, tasks, parts.cluster, patience),
         JobAudit(records, findings, tasks, parts.cluster, patience, settings.remove_unknown_jobs),
         HandoverAudit(records, findings, supervisors, patience),
-        FlowAudit(store.flow_records, store.flow_ends, findings, supervisors, patience, doors, managers, keep_flows),
+        FlowAudit(store.flow_records, store.flow_ends, findings, supervisors, patience, managers),
     )
 
 

@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from crawler_lifecycle.contract.deployment import Mistake, Problem
 from crawler_lifecycle.contract.refusals import expectation, field_name
-from crawler_lifecycle.errors import BadInput, Conflict, LifecycleError, NotFound, NotReady, TemporaryError
+from crawler_lifecycle.errors import BadInput, Conflict, LifecycleError, NotFound, NotReady, Removed, TemporaryError
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_SECONDS = 5
@@ -24,6 +24,7 @@ CODES = {
     404: NotFound.code,
     405: "method_not_allowed",
     409: Conflict.code,
+    410: Removed.code,
     412: Conflict.code,
     413: "too_large",
     415: "unsupported_media_type",
@@ -110,6 +111,8 @@ async def _answer_lifecycle_error(_: Request, error: Exception) -> Response:
 def status_of(error: LifecycleError) -> int:
     """Return the HTTP status for an error."""
     match error:
+        case Removed():
+            return 410
         case NotFound():
             return 404
         case Conflict():

@@ -60,6 +60,7 @@ class Settings(BaseSettings):
     export: ExportSettings = ExportSettings()
     notices: NoticeSettings = NoticeSettings()
     triggers: TriggerSettings = TriggerSettings()
+    retention: processes.RetentionSettings = processes.RetentionSettings()
     audit: processes.AuditSettings = processes.AuditSettings()
     log: processes.LogSettings = processes.LogSettings()
     metrics: processes.MetricsSettings = processes.MetricsSettings()

@@ -1,5 +1,6 @@
 """Settings for an installation's processes: database, HTTP services, dispatcher, worker, audit, logs, health."""
 
+from datetime import timedelta
 from pathlib import Path
 from typing import Literal
 
@@ -132,15 +133,44 @@ class FlowSettings(BaseModel):
         le=16 * 1024 * 1024,
         description="largest result of a step, in bytes as JSON",
     )
-    keep_days: float | None = Field(
-        default=None,
-        gt=0,
-        description="time after a flow's end until the audit deletes the flow; default: flows are kept. Runs stay",
-    )
     code_version: str | None = Field(
         default=None,
         description="version of the authors' code, kept with every attempt; none: a hash of the host's modules",
     )
+
+
+class RetentionSettings(BaseModel):
+    """How long finished things are kept; 0: as long as the installation lives."""
+
+    every_seconds: int = Field(default=3600, ge=0, description="period of the removal of what is old; 0: no removal")
+    runs_days: float = Field(
+        default=365,
+        ge=0,
+        description="time from a run's end until the run leaves with its tasks, lines, notices, exports, labels, tags "
+        "and files; also for settled items of managers that stay open. 0: runs are kept",
+    )
+    flows_days: float = Field(
+        default=365, ge=0, description="time from a flow's end until the flow leaves; 0: flows are kept"
+    )
+    logs_days: float = Field(
+        default=30,
+        ge=0,
+        description="time from a run's end until its kept logs leave, if an archive has them; 0: as long as the run",
+    )
+    archives_days: float = Field(
+        default=0,
+        ge=0,
+        description="time until archives leave the exports folder; 0: they are kept. A bucket has rules of its own",
+    )
+    lines_days: float = Field(
+        default=30, ge=0, description="time until earlier days of `events.jsonl` and `notices.jsonl` leave; 0: never"
+    )
+
+    @property
+    def ages(self) -> dict[str, timedelta | None]:
+        """The times by kind; None: things of this kind are kept."""
+        kinds = ("runs", "flows", "logs", "archives", "lines")
+        return {kind: timedelta(days=days) if (days := getattr(self, f"{kind}_days")) else None for kind in kinds}
 
 
 class AuditSettings(BaseModel):

@@ -71,7 +71,8 @@ class MemoryLedger:
     def hold(self, flow: str, request: HoldFlow) -> DoorAnswer:
         return _answer(self.flow(flow), self.flow(flow).hold(FlowIntent(request.hold)))
 
-    def prune(self, flow_uids: Collection[str]) -> int:
+    def prune(self, flow_uids: Collection[str], ended_before: datetime | None = None) -> int:
+        assert ended_before is None, "a flow in memory has no time of its end"
         ended = [known for known in self.flows.values() if known.uid in flow_uids and known.status.state.is_final]
         for known in ended:
             del self.flows[known.id]

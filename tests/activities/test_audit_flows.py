@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
 
@@ -85,45 +84,6 @@ def test_an_announcement_that_is_under_way_is_left_alone(house: House) -> None:
     page = audit(house, AuditPart.FLOWS)
     assert (page.examined, page.found) == (1, {})
     assert house.supervisors.nudged_flows == []
-
-
-def test_flows_that_ended_long_ago_are_pruned_in_bounded_pieces(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    ended, opened = [failing(house.database, name) for name in "abc"], pushed(house, "open")
-    for flow in ended:
-        house.store.flow_ends.settle(flow.uid, 1, list(Delivery), {})
-    monkeypatch.setattr(audit_flows, "MOST_PRUNED", 2)
-
-    def names(**audited: Any) -> list[str]:
-        audit(house, AuditPart.FLOWS, **audited)
-        return [record.id for record in house.flow_records.page(limit=9)]
-
-    assert names() == ["open", "c", "b", "a"]  # without the setting
-    house.flow_audit = replace(house.flow_audit, keep_for=timedelta(hours=1))
-    assert names() == ["open", "c", "b", "a"]
-    house.flow_audit = replace(house.flow_audit, keep_for=timedelta())
-    assert names(repair=False) == ["open", "c", "b", "a"]
-    assert names() == ["open", "c"]  # the oldest ends first
-    assert names() == ["open"]
-    assert house.flow_records.uid_of("open") == opened
-    assert house.store.flow_ends.owed(ended[0].uid) == []
-
-
-def test_an_end_is_announced_before_its_flow_is_pruned(house: House) -> None:
-    """Between the end and its delivery may lie days, and the setting may be a shorter time."""
-    flow = failing(house.database)
-    house.flow_audit = replace(house.flow_audit, keep_for=timedelta())
-    for settled, kept in (([], True), ([Delivery.NOTICE], True), ([Delivery.EVENT], False)):
-        house.store.flow_ends.settle(flow.uid, 1, settled, {})
-        audit(house, AuditPart.FLOWS)
-        assert bool(house.flow_records.page(limit=9)) == kept
-
-
-def test_a_flow_with_an_end_that_nobody_took_for_too_long_is_pruned(house: House) -> None:
-    failing(house.database)
-    patience = replace(house.flow_audit.patience, replay=timedelta())
-    house.flow_audit = replace(house.flow_audit, keep_for=timedelta(), patience=patience)
-    audit(house, AuditPart.FLOWS)
-    assert house.flow_records.page(limit=9) == []
 
 
 def test_pages_go_through_all_flows(house: House, monkeypatch: pytest.MonkeyPatch) -> None:

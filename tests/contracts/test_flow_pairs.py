@@ -246,7 +246,7 @@ ACTS = [
 ]  # fmt: skip
 READING = {  # methods of the ports for flows that write nothing
     "flow_ledger.read", "flow_ledger.unlinked_crawls", "step_claims.inputs", "step_claims.results",
-    "step_claims.source", "flow_ends.owed", "flow_ends.unannounced", "flow_ends.ended_before", "flow_records.uid_of",
+    "step_claims.source", "flow_ends.owed", "flow_ends.unannounced", "flow_records.uid_of",
     "flow_records.page", "flow_records.between", "flow_records.row", "flow_records.kept", "flow_records.tallies",
     "flow_records.news", "flow_records.numbers", "flow_records.results", "flow_records.attempts",
     "flow_records.lines", "flow_records.figures", "flow_records.silent", "flow_records.reopened",

@@ -156,9 +156,6 @@ ELSEWHERE = {
     "FlowAudit: managers.refuse",
     "FlowAudit: supervisors.failure",
     "FlowAudit: supervisors.start_crawl",
-    # flows are kept for ever
-    "FlowAudit: doors.prune",
-    "FlowAudit: ends.ended_before",
     "FlowCrawlActivities: supervisors.describe",  # a crawl without a run at a look
     "FlowCrawlActivities: supervisors.failure",  # and whose workflow has failed
     "FlowCrawlActivities: supervisors.go_on",  # a run whose workflow was terminated, and whose crawl is cancelled

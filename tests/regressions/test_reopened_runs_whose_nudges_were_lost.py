@@ -2,8 +2,7 @@
 stayed discarded for ever, and its dependents never started, although the run completed. The flow could even be pruned
 meanwhile."""
 
-from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pytest
 
@@ -12,6 +11,7 @@ from crawler_lifecycle.contract.flows.states import FlowState
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.flows import Workflow, crawl
 from crawler_lifecycle.ports import Delivery, Execution
+from crawler_lifecycle.retention.store import RetentionStore
 from tests.activities.auditing import audit, findings
 from tests.contracts.flows import pushed
 from tests.house import House
@@ -20,7 +20,6 @@ from tests.unit.flows.work import plain
 
 @pytest.mark.parametrize("has_ended", [False, True], ids=["open", "ended again"])
 def test_the_audit_gives_the_flow_a_supervisor(house: House, has_ended: bool) -> None:
-    house.flow_audit = replace(house.flow_audit, keep_for=timedelta())
     flow = pushed(house.database, Workflow(id="w").add("shop", crawl("books")).add("load", plain, deps="shop"))
     flow.go_on()
     run = flow.run(flow.start_crawls(flow.last("shop")).crawls[0])
@@ -30,6 +29,8 @@ def test_the_audit_gives_the_flow_a_supervisor(house: House, has_ended: bool) ->
     flow.store.runs.reopen(run.run_id, Execution(run.workflow_id, "again", datetime.now(UTC)))
     if has_ended:
         flow.close(run, RunStatus.COMPLETED, "all_succeeded")
+    assert RetentionStore(house.database).old_flows(datetime.now(UTC), limit=9) == [flow.uid]
+    assert flow.store.flow_doors.prune([flow.uid], ended_before=datetime.now(UTC)) == 0, "retention keeps the flow"
     page = audit(house, AuditPart.FLOWS)
     assert (page.found, page.acted) == ({FindingKind.FLOW_UNSUPERVISED: 1}, 1)
     assert house.supervisors.nudged_flows == [(flow.uid, "w")]

@@ -11,7 +11,14 @@ from sqlalchemy import Connection, Update, bindparam, case, func, insert, select
 
 from crawler_lifecycle.adapters.sql.reading import export_record, with_explanations
 from crawler_lifecycle.adapters.sql.schema import exports, histories, history_properties
-from crawler_lifecycle.adapters.sql.transactions import OnDatabase, fence, keep_property, reading, transaction
+from crawler_lifecycle.adapters.sql.transactions import (
+    OnDatabase,
+    fence,
+    keep_property,
+    missing_run,
+    reading,
+    transaction,
+)
 from crawler_lifecycle.contract.notices import ExportEvent, ExportKind, Notice, NoticeKind
 from crawler_lifecycle.contract.records import Explanation, ExportRecord, RunRecord
 from crawler_lifecycle.contract.states import ExportState
@@ -82,7 +89,7 @@ class Exports(OnDatabase):
         """Return the run's ends whose event or archive is not DONE, latest end first."""
         run = connection.execute(select(runs.run_uid, runs.end_number).where(runs.id == run_id)).one_or_none()
         if run is None:
-            raise NotFound(f"there is no run {run_id}")
+            raise missing_run(connection, run_id)
         done = select(export.event_id).where(export.history_id == run_id, export.state == ExportState.DONE)
         done_ids = set(connection.scalars(done))
 

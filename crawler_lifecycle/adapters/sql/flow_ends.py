@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, case, exists, func, insert, select, update
+from sqlalchemy import Connection, Row, case, func, insert, select, update
 
 from crawler_lifecycle.adapters.sql.flow_locks import OnFlows, add_line
 from crawler_lifecycle.adapters.sql.flow_rows import members
@@ -105,9 +105,3 @@ class SqlFlowEnds(OnFlows):
             .order_by(flows.c.uid)
         )
         return [UnannouncedFlow(*row) for row in connection.execute(query.limit(limit))]
-
-    @reading
-    def ended_before(self, connection: Connection, before: datetime, owed_since: datetime, *, limit: int) -> list[str]:
-        owes = exists().where(ends.flow == flows.c.id, ends.is_owed, ends.ended_at > owed_since)
-        query = select(flows.c.uid).where(flows.c.stopped_at < before, ~owes).order_by(flows.c.stopped_at)
-        return list(connection.scalars(query.limit(limit)))

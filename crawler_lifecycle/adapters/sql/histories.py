@@ -10,7 +10,16 @@ from crawler_lifecycle.adapters.sql.pages import ROWS_IN_A_PAGE
 from crawler_lifecycle.adapters.sql.reading import run_record, run_row
 from crawler_lifecycle.adapters.sql.run_creation import RunCreation
 from crawler_lifecycle.adapters.sql.schema import histories, task_histories
-from crawler_lifecycle.adapters.sql.transactions import RUN, fence, is_logged, keep_property, log, reading, transaction
+from crawler_lifecycle.adapters.sql.transactions import (
+    RUN,
+    fence,
+    is_logged,
+    keep_property,
+    log,
+    missing_run,
+    reading,
+    transaction,
+)
 from crawler_lifecycle.contract.crawl_result import CrawlResult
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.requests import KeptRequest
@@ -52,7 +61,7 @@ class Histories(RunCreation):
     def state(self, connection: Connection, run: RunRef) -> RunState:
         row = connection.execute(STATE, {"of_run": run.run_id}).one_or_none()
         if row is None:
-            raise NotFound(f"there is no run {run.run_id}")
+            raise missing_run(connection, run.run_id)
         _refuse_another(run, row.run_uid, row.epoch)
         request = KeptRequest.model_validate_json(row.request)
         return RunState(

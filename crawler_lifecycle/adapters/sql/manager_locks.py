@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, insert, select, update
+from sqlalchemy import Connection, Row, bindparam, insert, select, union_all, update
 
 from crawler_lifecycle.adapters.sql.flow_locks import LOCKED, OnFlows, add_line
 from crawler_lifecycle.adapters.sql.flow_schema import flows
 from crawler_lifecycle.adapters.sql.manager_rows import new_item, place_of_job
-from crawler_lifecycle.adapters.sql.manager_schema import manager_attempts, manager_items, managers
+from crawler_lifecycle.adapters.sql.manager_schema import manager_attempts, manager_items, manager_keys, managers
 from crawler_lifecycle.adapters.sql.pages import pages
 from crawler_lifecycle.contract.managers.items import Item, ItemState
 from crawler_lifecycle.contract.managers.turns import FILTERED, Effects
@@ -37,8 +37,14 @@ THIS_JOB = (
 )
 REQUEST = select(manager_attempts.c.request).where(*THIS_JOB).with_for_update()
 WRITE_REQUEST = update(manager_attempts).where(*THIS_JOB)
-KNOWN_KEYS = select(items.dedup_key, items.number).where(
-    *OF_MANAGER, items.dedup_key.in_(bindparam("keys", expanding=True))
+KEYS: Any = bindparam("keys", expanding=True)
+KNOWN_KEYS = union_all(
+    select(items.dedup_key, items.number).where(*OF_MANAGER, items.dedup_key.in_(KEYS)),
+    select(manager_keys.c.dedup_key, manager_keys.c.number).where(
+        manager_keys.c.flow == bindparam("of_flow"),
+        manager_keys.c.manager == bindparam("of_manager"),
+        manager_keys.c.dedup_key.in_(KEYS),
+    ),
 )
 
 

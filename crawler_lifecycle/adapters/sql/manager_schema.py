@@ -91,6 +91,17 @@ manager_items = sa.Table(
     **TABLE_OPTIONS,
 )
 
+# keys of items that retention has removed: an item with such a key is still a repeat
+manager_keys = sa.Table(
+    "manager_keys",
+    metadata,
+    *_of_manager(),
+    sa.Column("dedup_key", sa.String(LONGEST_KEY), nullable=False),
+    sa.Column("number", sa.Integer, nullable=False),
+    sa.PrimaryKeyConstraint("flow", "manager", "dedup_key", name="pk_manager_keys"),
+    **TABLE_OPTIONS,
+)
+
 manager_attempts = sa.Table(
     "manager_attempts",
     metadata,

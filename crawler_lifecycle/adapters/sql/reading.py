@@ -12,6 +12,7 @@ from sqlalchemy import Connection, Row, Select, bindparam, func, select, true
 
 from crawler_lifecycle.adapters.sql.pages import pages
 from crawler_lifecycle.adapters.sql.schema import histories, history_logs, installation, task_attempts, task_histories
+from crawler_lifecycle.adapters.sql.transactions import missing_run
 from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.records import (
     ExportRecord,
@@ -27,7 +28,7 @@ from crawler_lifecycle.contract.states import TaskStatus
 from crawler_lifecycle.domain.explanation import FAILURES, STOPS, explanation
 from crawler_lifecycle.domain.naming import MAIN_TASK
 from crawler_lifecycle.domain.reasons import ALL_SUCCEEDED
-from crawler_lifecycle.errors import Conflict, NotFound
+from crawler_lifecycle.errors import Conflict
 
 RunModel = TypeVar("RunModel", bound=RunSummary)
 TaskCounts = dict[TaskStatus, int]
@@ -62,7 +63,7 @@ RUN_AND_COUNTS = _run_and_counts()
 def run_row(connection: Connection, run_id: int) -> Row[Any]:
     row = connection.execute(RUN_ROW, {"run_id": run_id}).one_or_none()
     if row is None:
-        raise NotFound(f"there is no run {run_id}")
+        raise missing_run(connection, run_id)
     return row
 
 
@@ -84,7 +85,7 @@ def own_row(connection: Connection, run_id: int) -> Row[Any]:
 def run_record(connection: Connection, run_id: int) -> RunRecord:
     rows = connection.execute(RUN_AND_COUNTS, {"run_id": run_id}).all()
     if not rows:
-        raise NotFound(f"there is no run {run_id}")
+        raise missing_run(connection, run_id)
     return run_record_from(rows[0], {row.task_status: row.task_count for row in rows if row.task_status is not None})
 
 

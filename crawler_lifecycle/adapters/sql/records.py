@@ -23,6 +23,7 @@ from crawler_lifecycle.adapters.sql.schema import (
     histories,
     history_logs,
     installation,
+    removed_runs,
     schedule_commands,
     task_histories,
 )
@@ -43,7 +44,7 @@ from crawler_lifecycle.contract.run_filter import ALL_RUNS, RunFilter
 from crawler_lifecycle.contract.schedules import ScheduleCommand
 from crawler_lifecycle.contract.states import ListedStatus, TaskStatus
 from crawler_lifecycle.contract.task_order import TaskOrder
-from crawler_lifecycle.errors import NotFound, TemporaryError
+from crawler_lifecycle.errors import NotFound, Removed, TemporaryError
 from crawler_lifecycle.ports import SaturatedRuns, ScheduledRun
 
 runs = histories.c
@@ -145,6 +146,9 @@ class RunRecords(OnDatabase):
         query = select(histories.c.id).where(histories.c.run_uid == run_uid)
         run_id = connection.execute(query).scalar_one_or_none()
         if run_id is None:
+            removed = connection.execute(select(removed_runs).where(removed_runs.c.run_uid == run_uid)).one_or_none()
+            if removed is not None:
+                raise Removed(f"run {removed.run_id} ({run_uid}) was removed by retention on {removed.removed_on}")
             raise NotFound(f"there is no run with run_uid {run_uid}")
         return int(run_id)
 

@@ -16,6 +16,7 @@ from crawler_lifecycle.adapters.sql.types import (
     JsonModel,
     LongText,
     ShortText,
+    Uid,
     UtcDateTime,
     growing,
     stored_enum,
@@ -269,6 +270,33 @@ exports = sa.Table(
     sa.PrimaryKeyConstraint("event_id", name="pk_exports"),
     sa.Index("ix_exports_history", "history_id"),
     sa.Index("ix_exports_state", "state", "created_at"),
+    **TABLE_OPTIONS,
+)
+
+# what remains of a run that retention removed: a request for the run is answered with the date
+removed_runs = sa.Table(
+    "removed_runs",
+    metadata,
+    sa.Column("run_id", Id, nullable=False, autoincrement=False),
+    sa.Column("run_uid", Uid, nullable=False),
+    sa.Column("removed_on", sa.Date, nullable=False),
+    sa.PrimaryKeyConstraint("run_id", name="pk_removed_runs"),
+    sa.UniqueConstraint("run_uid", name="uq_removed_runs_uid"),
+    **TABLE_OPTIONS,
+)
+
+# the worker that removes what is old at present, and its last pass
+retention_passes = sa.Table(
+    "retention_passes",
+    metadata,
+    sa.Column("id", sa.Integer, nullable=False, autoincrement=False),
+    sa.Column("holder", ShortText(255)),
+    sa.Column("held_until", UtcDateTime),
+    sa.Column("logs_until", UtcDateTime),  # logs of earlier archives are removed
+    sa.Column("finished_at", UtcDateTime),  # the last pass without a problem
+    sa.Column("report", Document),
+    sa.PrimaryKeyConstraint("id", name="pk_retention_passes"),
+    sa.CheckConstraint("id = 1", name="ck_retention_passes_single"),
     **TABLE_OPTIONS,
 )
 

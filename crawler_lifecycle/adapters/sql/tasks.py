@@ -22,12 +22,11 @@ from sqlalchemy import (
 from crawler_lifecycle.adapters.sql.attempts import queue_retries
 from crawler_lifecycle.adapters.sql.pages import pages, rows_as_table
 from crawler_lifecycle.adapters.sql.schema import task_histories
-from crawler_lifecycle.adapters.sql.transactions import OnDatabase, fence, reading, transaction
+from crawler_lifecycle.adapters.sql.transactions import OnDatabase, fence, missing_run, reading, transaction
 from crawler_lifecycle.contract.states import OVER, TaskStatus
 from crawler_lifecycle.contract.steps.looks import TaskChange, TaskEvidence
 from crawler_lifecycle.contract.steps.run import RunRef
 from crawler_lifecycle.domain.looks import JobKey, TaskRow
-from crawler_lifecycle.errors import NotFound
 
 old = task_histories.c  # the row in the database; below, `new` is the row in the page of changes or evidence
 NOT_STARTED = (TaskStatus.DEPLOYING, TaskStatus.PENDING)
@@ -71,7 +70,7 @@ class TaskRows(OnDatabase):
         for status, task in connection.execute(BY_STATUS, {"of_run": run_id}):
             numbers.setdefault(status, []).append(task)
         if not numbers:
-            raise NotFound(f"there is no run {run_id}")
+            raise missing_run(connection, run_id)
         return numbers
 
     @reading

@@ -10,11 +10,11 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from sqlalchemy import Column, ColumnElement, Connection, bindparam, func, insert, select, update
 
 from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.schema import histories, history_logs, history_properties
+from crawler_lifecycle.adapters.sql.schema import histories, history_logs, history_properties, removed_runs
 from crawler_lifecycle.contract.states import Intent, RunStatus
 from crawler_lifecycle.contract.steps.run import RunRef
 from crawler_lifecycle.domain.naming import event_id
-from crawler_lifecycle.errors import Fenced, NotFound
+from crawler_lifecycle.errors import Fenced, NotFound, Removed
 
 OPEN_STATUSES = tuple(status for status in RunStatus if not status.is_over)
 Assignment = tuple[Column[Any], Any]
@@ -57,6 +57,14 @@ def reading(method: Callable[Concatenate[S, Connection, P], T]) -> Callable[Conc
     return read
 
 
+def missing_run(connection: Connection, run_id: int) -> NotFound:
+    """Return the error for a RunID without a row: Removed with the date if retention has removed the run."""
+    removed_on = connection.scalar(select(removed_runs.c.removed_on).where(removed_runs.c.run_id == run_id))
+    if removed_on is None:
+        return NotFound(f"there is no run {run_id}")
+    return Removed(f"run {run_id} was removed by retention on {removed_on}")
+
+
 def fence(connection: Connection, run: RunRef, *assignments: Assignment) -> None:
     """Lock the run's row for its supervisor, and write the assignments there. Raise Fenced for another supervisor.
 
@@ -85,7 +93,7 @@ def lock_and_get_intent(connection: Connection, run_id: int) -> Intent:
     lock_run(connection, run_id)
     intent = connection.scalar(select(histories.c.intent).where(histories.c.id == run_id))
     if intent is None:
-        raise NotFound(f"there is no run {run_id}")
+        raise missing_run(connection, run_id)
     return Intent(intent)
 
 

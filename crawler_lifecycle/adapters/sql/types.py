@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, TypeVar
+from uuid import UUID
 
 from sqlalchemy import (
     BigInteger,
@@ -20,7 +21,7 @@ from sqlalchemy import (
     bindparam,
     literal_column,
 )
-from sqlalchemy.dialects.mysql import DATETIME, LONGBLOB, MEDIUMTEXT
+from sqlalchemy.dialects.mysql import BINARY, DATETIME, LONGBLOB, MEDIUMTEXT
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
@@ -50,6 +51,19 @@ class UtcDateTime(TypeDecorator[datetime]):
 
     def process_result_value(self, value: datetime | None, _dialect: Dialect) -> datetime | None:
         return None if value is None else value.replace(tzinfo=UTC)
+
+
+class Uid(TypeDecorator[str]):
+    """A UUID in 16 bytes."""
+
+    impl = LargeBinary(16).with_variant(BINARY(16), "mysql")
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, _dialect: Dialect) -> bytes | None:
+        return None if value is None else UUID(value).bytes
+
+    def process_result_value(self, value: bytes | None, _dialect: Dialect) -> str | None:
+        return None if value is None else str(UUID(bytes=value))
 
 
 class ShortText(TypeDecorator[str]):

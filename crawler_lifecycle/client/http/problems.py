@@ -12,6 +12,7 @@ from crawler_lifecycle.errors import (
     NotReady,
     Over,
     PermanentError,
+    Removed,
     TemporaryError,
 )
 
@@ -38,7 +39,7 @@ def error_of(answer: Answer, place: str) -> LifecycleError:
             TemporaryError,
             f"{place} refuses more requests with this token for the moment: {problem.detail}",
         ),
-        **{kind.code: (kind, problem.detail) for kind in (NotFound, Conflict, Over)},
+        **{kind.code: (kind, problem.detail) for kind in (NotFound, Removed, Conflict, Over)},
     }
     kind, message = messages.get(problem.code, (PermanentError, f"{place} answers {answer.status}: {problem.detail}"))
     return kind(message)

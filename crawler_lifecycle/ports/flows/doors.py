@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Protocol
 
 from crawler_lifecycle.contract.flows.answers import LeftOut
@@ -49,5 +50,8 @@ class FlowDoors(Protocol):
 
     def hold(self, flow: str, request: HoldFlow) -> DoorAnswer: ...
 
-    def prune(self, flow_uids: Collection[str]) -> int:
-        """Delete ended flows with all their rows; runs stay. Return how many were deleted; open flows stay."""
+    def prune(self, flow_uids: Collection[str], ended_before: datetime | None = None) -> int:
+        """Delete ended flows with all their rows; runs stay. Return how many were deleted.
+
+        Open flows stay, and flows that have not ended before the moment.
+        """

@@ -51,9 +51,3 @@ class FlowEnds(Protocol):
 
         `after`: the last uid on the previous page.
         """
-
-    def ended_before(self, before: datetime, owed_since: datetime, *, limit: int) -> list[str]:
-        """Return uids of flows with an end before the time, oldest end first.
-
-        Flows with a pending delivery for an end since `owed_since` are left out: the audit still repeats the delivery.
-        """

@@ -12,7 +12,7 @@ from starlette.types import Receive, Send
 from starlette.types import Scope as Connection
 
 from crawler_lifecycle.contract.records import LogPart
-from crawler_lifecycle.errors import BadInput, NotFound, NotReady
+from crawler_lifecycle.errors import BadInput, NotReady
 from crawler_lifecycle.services.api import changes, following
 from crawler_lifecycle.services.api.document import NO_TASK, stream_answer
 from crawler_lifecycle.services.api.state import READING, ApiState, Caller, CurrentApi, Run
@@ -175,7 +175,7 @@ def _known_run(api: ApiState, run: str) -> int:
     """Return the RunID. NotFound without such a run: its stream would stay silent forever."""
     run_id = api.control.runs.run_id(run)
     if not api.records.summaries([run_id]):
-        raise NotFound(f"there is no run {run_id}")
+        api.records.overview(run_id)  # raises NotFound, or Removed
     return run_id
 
 

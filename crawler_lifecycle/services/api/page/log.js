@@ -41,7 +41,7 @@ export function makeLog(path, task, signal) {
     setText(state, "following");
     follow(`${path}/logs/stream?task=${task}&offset=${-tail}`, {
       signal: AbortSignal.any([signal, stream.signal]),
-      final: [401, 403, 404],
+      final: [401, 403, 404, 410],
       begun: () => setText(state, "following"),
       told: (how) => { if (how !== "live") setText(state, how); },
       event: ({ kind, data }) => {

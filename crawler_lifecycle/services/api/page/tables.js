@@ -38,7 +38,7 @@ export function showCrawler({ main, name, signal }) {
   const start = h("button.primary", { hidden: true, onclick: () => openStart({ crawler: name }) }, "Start \u2026");
   let isKnown = true;
   get(`/v1/crawlers/${encodeURIComponent(name)}`, signal).then((found) => setText(entry, JSON.stringify(found, null, 1)), (error) => {
-    isKnown = ![404, 422].includes(error.status);
+    isKnown = ![404, 410, 422].includes(error.status);
     setText(entry, error.message);
     table.load();
   });
