@@ -302,10 +302,8 @@ class RetentionStore(OnDatabase):
             "SELECT table_name, table_rows, data_length + index_length FROM information_schema.tables "
             "WHERE table_schema = :name AND table_type = 'BASE TABLE'"
         )
-        tables = {
-            name: (rows or 0, int(size or 0))
-            for name, rows, size in connection.execute(query, {"name": connection.engine.url.database})
-        }
+        rows = connection.execute(query, {"name": connection.engine.url.database})
+        tables = {name: (number or 0, int(size or 0)) for name, number, size in rows}
         return Sizes({name: size for name, (_, size) in tables.items()}, tables.get(histories.name, (0, 0))[0], oldest)
 
 

@@ -36,6 +36,7 @@ from crawler_lifecycle.retention.passes import Retention
 from crawler_lifecycle.retention.rules import hold_of
 from crawler_lifecycle.retention.store import CHILDREN, RetentionStore
 from tests.contracts.exports import event_of
+from tests.contracts.flows import failing
 from tests.databases import MakeRun, ref_to
 
 NOW = datetime.now(UTC)

@@ -26,11 +26,11 @@ every part of the request that is not acceptable, by `field`: a field of the bod
 | 400 | `bad_input` | the body is not JSON in UTF-8 |
 | 401 | `unauthenticated` | the token is missing, wrong or revoked |
 | 403 | `forbidden` | the token lacks a scope |
-| 410 | `removed` | the run existed, and retention has removed it |
 | 404 | `not_found` | there is no such path, run, task, flow, job, crawler or schedule |
 | 405 | `method_not_allowed` | the path has other methods; `Allow` lists them |
 | 409, 412 | `refused` | the present state forbids the request: a key or name is taken, or a run is about to end |
 | 409 | `over` | the run or flow has ended, so the request comes too late |
+| 410 | `removed` | the run existed, and retention has removed it |
 | 413 | `too_large` | the body is too large |
 | 415 | `unsupported_media_type` | the body is not `application/json`, or is packed |
 | 416 | `bad_input` | the archive does not have the requested range |
