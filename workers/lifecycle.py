@@ -94,7 +94,7 @@ async def _audit_schedule_keeping(
 
 
 def _retention(parts: Parts, identity: str, health_server: health.HealthServer | None) -> RetentionKeeper:
-    """Return the loop that removes what is old."""
+    """Return the loop for retention."""
     metrics = RetentionMetrics(parts.settings.retention.every_seconds)
     if health_server is not None:
         health_server.metrics.register(metrics)

@@ -74,7 +74,7 @@ class FlowAudit:
         return settled.model_copy(update={"rest": _rest(page)})
 
     async def _page(self, after: str) -> Sequence[AuditedFlow]:
-        """Return the next flows by uid: open ones, and ended ones with a reopened run or a pending announcement."""
+        """Return the next flows by uid: open, or ended with a reopened run or a pending announcement."""
         now, patience, limit = datetime.now(UTC), self.patience, FLOWS_IN_A_PAGE
         silent = await asyncio.to_thread(self.records.silent, now - patience.workflow, after=after, limit=limit)
         reopened = await asyncio.to_thread(self.records.reopened, now - patience.workflow, after=after, limit=limit)

@@ -1,4 +1,4 @@
-"""The command that removes what is old at once, or reports what would be removed."""
+"""The command for a pass at once, or for a report in advance."""
 
 import socket
 import threading
@@ -24,7 +24,7 @@ MEBI = 1 << 20
 def prune(dry_run: bool, state: Path | None, as_json: bool) -> None:
     """Remove old runs, flows, logs and files now, as a worker does every hour.
 
-    The settings CRAWLER_RETENTION__* say what is old. Runs that are open, pending or in a finding stay.
+    The settings CRAWLER_RETENTION__* have the ages. Open and pending runs stay, and runs with a finding.
 
     \b
     Examples:

@@ -1,6 +1,6 @@
-"""Retention: removes what is old and finished, so that an installation keeps its size for years.
+"""Retention: removes old runs, flows, logs and files, so an installation keeps its size for years.
 
-`rules` says what keeps an old run, `store` removes rows, `files` removes files, and `passes` goes through everything
-that is old. Every worker has the loop in `keeper`; one worker at a time makes a pass. `crawlctl prune` makes a pass at
-once, or reports what a pass would remove.
+`rules` decides why an old run stays, `store` removes rows, `files` removes files, and `passes` goes through all old
+things. Every worker has the loop in `keeper`, and a claim lets a single worker make a pass. `crawlctl prune` makes a
+pass at once, or reports the effect in advance.
 """

@@ -1,4 +1,4 @@
-"""The files that retention removes. A missing file counts as removed; no link is followed."""
+"""Removal for files. A missing file counts as removed; no link is followed."""
 
 import os
 import re
@@ -27,7 +27,7 @@ def run_uids_in(folder: Path) -> Iterator[str]:
 
 
 def size_of(folder: Path) -> int:
-    """Return the bytes of the regular files in the folder and below."""
+    """Sum up the regular files in the folder and below, in bytes."""
     total = 0
     with suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
         for entry in entries:
@@ -56,7 +56,7 @@ def remove_folder(parent: Path, run_uid: str) -> int:
 
 
 def _remove(parent: Path, name: str) -> int:
-    """Remove the folder. A crawl may have replaced the parent by a link, which must not lead anywhere else."""
+    """Remove the folder. A crawl may have replaced the parent by a link, and the link must not lead outside."""
     size = size_of(parent / name)
     try:
         descriptor = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -76,12 +76,12 @@ def _remove(parent: Path, name: str) -> int:
 
 
 def old_archives(exports: Path, before: datetime) -> Iterator[tuple[Path, int]]:
-    """Yield the archives that were written before the moment, with their sizes."""
+    """Yield the archives from before the moment, with their sizes."""
     yield from ((path, size) for path, size, written_at in _files(exports, ARCHIVE) if written_at < before.timestamp())
 
 
 def old_days(exports: Path, before: datetime) -> Iterator[tuple[Path, int]]:
-    """Yield the files with lines of days before the moment, with their sizes."""
+    """Yield the files for days before the moment, with their sizes."""
     for path, size, _ in _files(exports, EARLIER_DAY):
         match = EARLIER_DAY.fullmatch(path.name)
         if match is not None and match[2] < before.date().isoformat():

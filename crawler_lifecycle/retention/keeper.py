@@ -1,4 +1,4 @@
-"""The loop of every worker: makes a pass when one is due, and keeps the metrics about passes and sizes."""
+"""The loop in every worker: makes a pass when due, and keeps the metrics about passes and sizes."""
 
 import asyncio
 import logging
@@ -83,17 +83,17 @@ class RetentionKeeper:
             stopped.set()
 
     def make_due_pass(self, stopped: threading.Event) -> None:
-        """Make a pass if the last one ended a period ago, and read the metrics."""
+        """Make a pass if the last pass ended a period ago, and read the metrics."""
         store, every = self.retention.store, self.metrics.every_seconds
         self.metrics.last, self.metrics.sizes = store.last(), store.sizes()
         report = self.metrics.last.report
         ended_at = report.finished_at if report else None
         if not every or (ended_at and self.retention.clock() - ended_at < timedelta(seconds=every)):
             return
-        made = self.retention.make_pass(stopped)
+        new = self.retention.make_pass(stopped)
         self.metrics.last = store.last()
-        if made and made.problem:
-            log.warning("not everything that is old could be removed: %s", made.problem)
-        if made and made.removed:
-            removed = ", ".join(f"{number} {kind}" for kind, number in made.removed.items())
+        if new and new.problem:
+            log.warning("not everything that is old could be removed: %s", new.problem)
+        if new and new.removed:
+            removed = ", ".join(f"{number} {kind}" for kind, number in new.removed.items())
             log.info("removed what is old: %s", removed)

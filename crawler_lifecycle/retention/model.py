@@ -1,4 +1,4 @@
-"""What retention reads and reports."""
+"""Models for the facts and reports in retention."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,30 +12,31 @@ from crawler_lifecycle.contract.base import Message
 
 
 class Kind(StrEnum):
-    """What retention removes."""
+    """A kind for the counts in a report."""
 
     RUNS = "runs"  # with their tasks, attempts, lines, notices, exports, labels and tags
     FLOWS = "flows"
-    ITEMS = "items"  # old settled items of managers that are open
-    LOGS = "logs"  # kept logs of runs whose archives have them
-    FOLDERS = "folders"  # files and job records of removed runs
+    ITEMS = "items"  # old settled items, in open managers
+    LOGS = "logs"  # kept logs, for runs with an archive
+    FOLDERS = "folders"  # files and job records, for removed runs
     ARCHIVES = "archives"  # in the folder for exports
-    FILES_OF_LINES = "files_of_lines"  # earlier days of `events.jsonl` and `notices.jsonl`
+    FILES_OF_LINES = "files_of_lines"  # for earlier days: `events.jsonl` and `notices.jsonl`
 
 
 class Hold(StrEnum):
     """Why an old run stays."""
 
     FLOW = "flow"  # its flow is still stored
-    EXPORT = "export"  # an event or an archive of its end is pending or has failed
+    EXPORT = "export"  # an event or archive is pending or has failed
     FINDING = "finding"  # an audit's finding about the run is open
-    JOB = "job"  # the cluster still has a job of the run
+    JOB = "job"  # the cluster still has a job for the run
+    COUNTED = "counted"  # admission still counts the run as open
     FOREIGN = "foreign"  # another installation began the run
 
 
 @dataclass(frozen=True, slots=True)
 class OldRun:
-    """A run that is over for long, with the facts that may keep it."""
+    """A run with an old end, and the facts for its hold."""
 
     run_id: int
     run_uid: str
@@ -44,11 +45,12 @@ class OldRun:
     is_in_flow: bool
     owes_export: bool
     has_finding: bool
+    is_counted: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Ages:
-    """How long things are kept after their end; None: for as long as the installation lives."""
+    """Times from an end until the removal; None: no removal."""
 
     runs: timedelta | None
     flows: timedelta | None
@@ -59,15 +61,15 @@ class Ages:
 
 @dataclass(frozen=True, slots=True)
 class Folders:
-    """The local folders of an installation."""
+    """The installation's local folders."""
 
     files: Path  # a folder for every run
-    jobs: Path | None  # job records of the local cluster, a folder for every run
+    jobs: Path | None  # the local cluster's job records, with a folder for every run
     exports: Path
 
 
 class PassReport(Message):
-    """The result of a pass, or what a pass would remove."""
+    """A pass's result, or its result in advance."""
 
     began_at: datetime
     finished_at: datetime | None = Field(default=None, description="None: the pass was interrupted")
@@ -79,16 +81,16 @@ class PassReport(Message):
 
 @dataclass(frozen=True, slots=True)
 class LastPass:
-    """The record of passes."""
+    """The stored state."""
 
-    holder: str | None  # the worker that makes a pass at present
-    finished_at: datetime | None  # of the last pass without a problem
+    holder: str | None  # the worker with the claim
+    finished_at: datetime | None  # the last end without a problem
     report: PassReport | None
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Bytes in the database by table, and the number of runs. SQLite has one size, for the whole file."""
+    """Bytes in the database by table, and the count for runs. SQLite has a single size, for the whole file."""
 
     tables: Mapping[str, int]
     runs: int

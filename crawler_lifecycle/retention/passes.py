@@ -1,7 +1,7 @@
-"""A pass: everything that is old is removed, in short transactions with pauses, or only counted.
+"""A pass removes all old things in short transactions with pauses, or only counts them.
 
-A pass may be killed at any point. What it has removed is whole, and the next pass continues with the rest: rows go
-first, and the files of a run go once the run is among the removed ones.
+A pass may be killed at any point, and the next pass continues. Rows go first, and a run's files go once the run is
+stored as removed.
 """
 
 import logging
@@ -22,13 +22,21 @@ from crawler_lifecycle.retention.rules import batches, hold_of
 from crawler_lifecycle.retention.store import RetentionStore
 
 log = logging.getLogger(__name__)
-PATIENCE = timedelta(minutes=2)  # a claim without a sign of life ends then
-PAUSE = 4  # times the duration of a transaction, until the next one: the database is ours for a fifth of the time
+PATIENCE = timedelta(minutes=2)  # a claim ends after a silence
+PAUSE = 4  # multiple for the pause after a transaction: the database is ours for a fifth
 SHORTEST_PAUSE = 0.01
 NAMES_AT_ONCE = 500
 FLOWS_AT_ONCE = 100
 BEGINNING = datetime(1970, 1, 2, tzinfo=UTC)
-NOT_OF_RUNS = ("flow", "manager", "audit", "schedule", "scope", "installation", "alembic")  # beginnings of tables
+NOT_OF_RUNS = (
+    "flow",
+    "manager",
+    "audit",
+    "schedule",
+    "scope",
+    "installation",
+    "alembic",
+)  # beginnings for tables' names
 
 
 class _Interrupted(Exception):
@@ -37,7 +45,7 @@ class _Interrupted(Exception):
 
 @dataclass(frozen=True)
 class Retention:
-    """Makes passes. `factor`: pause after a transaction, in multiples of its duration; 0: none."""
+    """Makes passes. `factor`: pause after a transaction, as a multiple; 0: none."""
 
     store: RetentionStore
     flows: FlowDoors
@@ -49,7 +57,7 @@ class Retention:
     factor: float = PAUSE
 
     def make_pass(self, stopped: threading.Event) -> PassReport | None:
-        """Remove what is old, unless another worker is removing it: then return None."""
+        """Remove all old things. Return None if another worker has the claim."""
         if not self.store.claim(self.holder, PATIENCE):
             return None
         a_pass = _Pass(self, stopped, is_removing=True)
@@ -66,7 +74,7 @@ class Retention:
         return report
 
     def survey(self) -> PassReport:
-        """Return what a pass would remove now. Nothing is changed."""
+        """Return the report for a pass at present, without a change."""
         began_at, a_pass = self.clock(), _Pass(self, threading.Event(), is_removing=False)
         a_pass.run()
         return a_pass.report(began_at, finished_at=self.clock())
@@ -134,7 +142,7 @@ class _Pass:
                 removed += self.job.flows.prune([uid], ended_before=before)
                 self._pause(began_at)
             self.removed[Kind.FLOWS] += removed
-            if not removed:  # these flows stay: a run of theirs was reopened
+            if not removed:  # the flows stay: a run was reopened
                 return
 
     def _runs(self, before: datetime, sizes: Sizes) -> None:
@@ -161,7 +169,7 @@ class _Pass:
         self._pause(began_at)
 
     def _with_jobs(self) -> Collection[str]:
-        """Return the run_uids with a job. A list that cannot be read to its end raises an error: no run leaves then."""
+        """Return the run_uids with a job. An incomplete list raises an error, and no run leaves."""
         return {job.run_uid for page in self.job.cluster().inventory() for job in page if job.run_uid is not None}
 
     def _items(self, before: datetime) -> None:
@@ -192,7 +200,7 @@ class _Pass:
             self._pause(began_at)
 
     def _folders(self, folder: Path) -> None:
-        """Remove the folders of removed runs, also of those that an earlier, killed pass has left."""
+        """Remove the folders for removed runs. A killed pass may have left some."""
         names = files.run_uids_in(folder)
         while page := list(islice(names, NAMES_AT_ONCE)):
             began_at = monotonic()
@@ -201,7 +209,7 @@ class _Pass:
             self._pause(began_at)
 
     def _remove(self, kind: Kind, path: Path, remove: Callable[[str], int]) -> None:
-        """Remove a folder of a run. One that cannot be removed is a problem of the pass, and the pass continues."""
+        """Remove a run's folder. After a failure the report has the problem, and the pass continues."""
         run_uid = path.parent.name if path.name == files.LOGS else path.name
         try:
             size = remove(run_uid) if self.is_removing else files.size_of(path)

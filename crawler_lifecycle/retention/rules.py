@@ -1,27 +1,28 @@
-"""Which old runs stay, and how many runs one transaction removes."""
+"""Rules for the removal: the hold on an old run, and the size for a transaction."""
 
 from collections.abc import Collection, Iterator, Sequence
 
 from crawler_lifecycle.retention.model import Hold, OldRun
 
-RUNS_AT_ONCE = 50  # in a transaction, which then takes some ten milliseconds
+RUNS_AT_ONCE = 50  # in a transaction: some ten milliseconds
 TASKS_AT_ONCE = 500
 
 
 def hold_of(run: OldRun, with_jobs: Collection[str]) -> Hold | None:
-    """Return why the run stays; None for a run that leaves. `with_jobs`: run_uids with a job in the cluster."""
+    """Return why the run stays; None: the run leaves. `with_jobs`: run_uids with a job in the cluster."""
     holds = {
         Hold.FOREIGN: not run.is_own,
         Hold.FLOW: run.is_in_flow,
         Hold.EXPORT: run.owes_export,
         Hold.FINDING: run.has_finding,
+        Hold.COUNTED: run.is_counted,
         Hold.JOB: run.run_uid in with_jobs,
     }
     return next((hold for hold, holds_now in holds.items() if holds_now), None)
 
 
 def batches(runs: Sequence[OldRun]) -> Iterator[list[OldRun]]:
-    """Yield the runs in order, each time as many as a short transaction can remove, at least one."""
+    """Yield the runs in order, as many as a short transaction can remove, and at least a single run."""
     batch, tasks = list[OldRun](), 0
     for run in runs:
         if batch and (len(batch) == RUNS_AT_ONCE or tasks + run.tasks > TASKS_AT_ONCE):

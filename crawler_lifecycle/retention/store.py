@@ -1,7 +1,7 @@
-"""The rows that retention reads and removes.
+"""Reads and deletions for retention.
 
-Every deletion locks its rows and repeats the conditions under which they were chosen: a run that was reopened since, or
-a finding that was opened since, keeps the run. A transaction removes whole runs, children first.
+Every deletion locks its rows and repeats the conditions from their choice, so a run stays after a reopening or a new
+finding. A transaction removes whole runs, children first.
 """
 
 from collections.abc import Collection, Sequence
@@ -41,6 +41,7 @@ from crawler_lifecycle.adapters.sql.schema import (
     removed_runs,
     retention_passes,
     run_tags,
+    run_uses,
     task_attempts,
     task_histories,
 )
@@ -61,13 +62,14 @@ runs, findings, items, attempts, passes = (
 RUNS_IN_A_WINDOW = 500
 CHILDREN = (history_labels, run_tags, history_properties, history_logs, task_attempts, task_histories, exports)
 IS_OLD = and_(runs.status.in_(FINAL_STATUSES), runs.finished_at < bindparam("before"))
+IS_COUNTED = exists().where(run_uses.c.history_id == runs.id)
 IS_OWN = runs.installation == OWN_INSTALLATION
 HAS_FINDING = exists().where(findings.run_uid == runs.run_uid, findings.closed_at.is_(None))
 OWES_EXPORT = or_(
     runs.export_state.in_(NOT_EXPORTED),
     exists().where(exports.c.history_id == runs.id, exports.c.state != ExportState.DONE),
 )
-# a manager copies what it needs from its runs, and does not read a run again after its reaction
+# a manager copies the facts from its runs, and reads no run again after its reaction
 HAS_REACTED = exists().where(
     attempts.flow == flows.c.id,
     attempts.member == runs.flow_member,
@@ -82,6 +84,7 @@ WINDOW = (
         *(runs.id, runs.run_uid, runs.tasks),
         *(IS_OWN.label("is_own"), IS_IN_FLOW.label("is_in_flow")),
         *(func.coalesce(OWES_EXPORT, literal_column("0")).label("owes_export"), HAS_FINDING.label("has_finding")),
+        IS_COUNTED.label("is_counted"),
     )
     .where(runs.id > bindparam("after"), runs.id < bindparam("bound"), IS_OLD)
     .order_by(runs.id)
@@ -95,6 +98,7 @@ MAY_GO = (
         IS_OWN,
         not_(func.coalesce(OWES_EXPORT, literal_column("0"))),
         not_(HAS_FINDING),
+        not_(IS_COUNTED),
         not_(IS_IN_FLOW),
     )
     .order_by(runs.id)
@@ -201,7 +205,7 @@ class RetentionStore(OnDatabase):
 
     @reading
     def bound(self, connection: Connection, before: datetime) -> int:
-        """Return a RunID such that no run from this RunID on had ended before the moment."""
+        """Return a RunID: from here on, no run ended before the moment."""
         later = select(runs.id).where(runs.created_at >= before).order_by(runs.created_at, runs.id).limit(1)
         first_later = connection.scalar(later)
         return first_later or (connection.scalar(select(func.max(runs.id))) or 0) + 1
@@ -214,7 +218,7 @@ class RetentionStore(OnDatabase):
 
     @transaction
     def remove(self, tx: Connection, run_ids: Collection[int], before: datetime) -> list[str]:
-        """Remove those of the runs that still may go, with all their rows. Return their run_uids."""
+        """Remove the runs without a hold, with all their rows. Return the run_uids."""
         rows = tx.execute(MAY_GO, {"numbers": sorted(run_ids), "before": before}).all()
         if not rows:
             return []
@@ -230,7 +234,7 @@ class RetentionStore(OnDatabase):
 
     @reading
     def removed_among(self, connection: Connection, run_uids: Sequence[str]) -> set[str]:
-        """Return the uids of removed runs."""
+        """Return the uids for removed runs."""
         query = select(removed_runs.c.run_uid).where(removed_runs.c.run_uid.in_(list(run_uids)))
         return set(connection.scalars(query))
 
@@ -238,7 +242,7 @@ class RetentionStore(OnDatabase):
 
     @reading
     def old_flows(self, connection: Connection, before: datetime, limit: int) -> list[str]:
-        """Return ended flows that owe nothing and are in no finding, oldest first."""
+        """Return ended flows without a pending delivery and without a finding, oldest first."""
         return list(connection.scalars(OLD_FLOWS.limit(limit), {"before": before}))
 
     @reading
@@ -247,12 +251,12 @@ class RetentionStore(OnDatabase):
 
     @reading
     def old_items(self, connection: Connection, manager: Manager, after: int, before: datetime) -> list[int]:
-        """Return the numbers of settled items without a run and without an attempt under way."""
+        """Return the numbers for settled items without a run and without an attempt under way."""
         return [row.number for row in connection.execute(OLD_ITEMS, _items_key(manager, after, before))]
 
     @transaction
     def remove_items(self, tx: Connection, manager: Manager, after: int, before: datetime) -> list[int]:
-        """Remove the next old items with their attempts. Their keys stay, so that a repeat is still known."""
+        """Remove the next old items with their attempts. Their keys stay, so a repeat is still known."""
         flow, number, _ = manager
         this_manager = (managers.c.flow == flow, managers.c.manager == number)
         if tx.execute(select(managers.c.flow).where(*this_manager).with_for_update()).one_or_none() is None:
@@ -274,18 +278,18 @@ class RetentionStore(OnDatabase):
 
     @reading
     def logs_since(self, connection: Connection) -> datetime | None:
-        """Return the moment up to whose archives the logs are removed; None at the first pass."""
+        """Return the moment from `logs_are_removed`; None at the first pass."""
         return connection.scalar(select(passes.logs_until))
 
     @reading
     def archived(self, connection: Connection, since: datetime, before: datetime) -> list[tuple[str, datetime]]:
-        """Return the next runs with an archive, by the time of the archive's row."""
+        """Return the next runs with an archive, by the time in the archive's row."""
         rows = connection.execute(ARCHIVED, {"since": since, "before": before})
         return [(row.run_uid, row.created_at) for row in rows]
 
     @transaction
     def logs_are_removed(self, tx: Connection, until: datetime) -> None:
-        """Store how far the logs are removed: not past an export that is still pending."""
+        """Store how far the logs are removed: not past a pending export."""
         pending = tx.scalar(UNARCHIVED)
         tx.execute(update(retention_passes).values(logs_until=until if pending is None else min(until, pending)))
 

@@ -140,7 +140,7 @@ class FlowSettings(BaseModel):
 
 
 class RetentionSettings(BaseModel):
-    """How long finished things are kept; 0: as long as the installation lives."""
+    """Times from an end until the removal; 0: no removal."""
 
     every_seconds: int = Field(default=3600, ge=0, description="period of the removal of what is old; 0: no removal")
     runs_days: float = Field(
@@ -168,7 +168,7 @@ class RetentionSettings(BaseModel):
 
     @property
     def ages(self) -> dict[str, timedelta | None]:
-        """The times by kind; None: things of this kind are kept."""
+        """The times by kind; None: no removal."""
         kinds = ("runs", "flows", "logs", "archives", "lines")
         return {kind: timedelta(days=days) if (days := getattr(self, f"{kind}_days")) else None for kind in kinds}
 

@@ -1,4 +1,4 @@
-"""Does everything old leave, once, and nothing else?"""
+"""All old things leave, once, and nothing else does."""
 
 import threading
 from collections.abc import Callable
@@ -21,7 +21,9 @@ from crawler_lifecycle.adapters.sql.schema import (
     history_logs,
     installation,
     removed_runs,
+    run_uses,
     task_histories,
+    use_changes,
 )
 from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.audits import FindingKind
@@ -88,7 +90,7 @@ def retention(
     )
 
 
-def made(job: Retention) -> PassReport:
+def passed(job: Retention) -> PassReport:
     report = job.make_pass(threading.Event())
     assert report is not None
     return report
@@ -98,7 +100,7 @@ def test_an_old_run_leaves_with_all_its_rows_and_is_answered_with_the_date(
     database: Database, old: Old, make_run: MakeRun, tmp_path: Path
 ) -> None:
     gone, young = old(3), make_run()
-    assert made(retention(database, tmp_path)).removed == {Kind.RUNS: 1}
+    assert passed(retention(database, tmp_path)).removed == {Kind.RUNS: 1}
     assert ids(database) == [young.run_id]
     with database.read() as connection:
         rows = [connection.scalar(select(func.count()).where(table.c.history_id == gone.run_id)) for table in CHILDREN]
@@ -110,40 +112,47 @@ def test_an_old_run_leaves_with_all_its_rows_and_is_answered_with_the_date(
     with pytest.raises(NotFound) as unknown:
         records.overview(young.run_id + 100)
     assert type(unknown.value) is NotFound, "a RunID that never existed was not removed"
-    assert made(retention(database, tmp_path)).removed == {}, "a second pass finds nothing"
+    assert passed(retention(database, tmp_path)).removed == {}, "a second pass finds nothing"
 
 
 def test_every_table_of_a_run_is_emptied(database: Database) -> None:
     refers = {table.name for table in histories.metadata.tables.values() if "history_id" in table.c}
-    assert refers - {audit_findings.name} == {table.name for table in CHILDREN}
+    apart = {audit_findings.name, run_uses.name, use_changes.name}  # counted runs stay
+    assert refers - apart == {table.name for table in CHILDREN}
 
 
 @pytest.mark.parametrize("status", [status for status in RunStatus if not status.is_over])
 def test_an_open_run_stays_however_old(database: Database, old: Old, tmp_path: Path, status: RunStatus) -> None:
     run = old(status=status, finished_at=None)
-    assert made(retention(database, tmp_path)).removed == {}
+    assert passed(retention(database, tmp_path)).removed == {}
     assert ids(database) == [run.run_id]
 
 
 @pytest.mark.parametrize(
-    ("foreign", "owes", "found", "job"), list(product((False, True), repeat=4)), ids=lambda value: str(int(value))
+    ("foreign", "owes", "is_found", "counted", "job"),
+    list(product((False, True), repeat=5)),
+    ids=lambda value: str(int(value)),
 )
 def test_each_cause_keeps_a_run(
-    database: Database, old: Old, tmp_path: Path, foreign: bool, owes: bool, found: bool, job: bool
+    database: Database, old: Old, tmp_path: Path, foreign: bool, owes: bool, is_found: bool, counted: bool, job: bool
 ) -> None:
     values: dict[str, Any] = {"installation": str(uuid4())} if foreign else {}
     run = old(**values, **({"export_state": ExportState.FAILED} if owes else {}))
-    if found:
+    if is_found:
         open_finding(database, run)
+    if counted:
+        with database.transaction() as tx:
+            use = dict.fromkeys(("runs", "tasks", "mains", "children", "places"), 1)
+            tx.execute(insert(run_uses), {"history_id": run.run_id, "waits": False, **use})
     job_of = (run.run_uid,) if job else ()
     store = RetentionStore(database)
     (seen,) = store.window(0, store.bound(CUTOFF), CUTOFF)
     hold = hold_of(seen, job_of)
-    assert (hold is None) == (not (foreign or owes or found or job))
-    report = made(retention(database, tmp_path, jobs=job_of))
+    assert (hold is None) == (not (foreign or owes or is_found or counted or job))
+    report = passed(retention(database, tmp_path, jobs=job_of))
     assert (report.removed, report.held) == (({Kind.RUNS: 1}, {}) if hold is None else ({}, {hold: 1}))
     # the deletion itself repeats every condition of the database
-    if foreign or owes or found:
+    if foreign or owes or is_found or counted:
         assert store.remove([run.run_id], CUTOFF) == []
         assert ids(database) == [run.run_id]
 
@@ -173,7 +182,7 @@ def test_no_run_leaves_while_the_cluster_cannot_list_its_jobs(database: Database
         raise TemporaryError("the cluster is away")
 
     job = Retention(**{**vars(job), "cluster": lambda: cast("Cluster", SimpleNamespace(inventory=away))})
-    report = made(job)
+    report = passed(job)
     assert (report.removed, report.problem) == ({}, "the cluster is away")
     assert ids(database) == [run.run_id]
     assert job.store.last().finished_at is None, "a pass with a problem does not count"
@@ -205,12 +214,14 @@ def test_a_kill_at_each_statement_leaves_whole_runs(database: Database, old: Old
     finally:
         event.remove(database.engine, "before_cursor_execute", die)
     with database.read() as connection:
-        left = [connection.scalar(select(func.count()).select_from(t)) for t in (histories, task_histories, exports)]
+        rows_left = [
+            connection.scalar(select(func.count()).select_from(t)) for t in (histories, task_histories, exports)
+        ]
         gone = connection.scalar(select(func.count()).select_from(removed_runs))
         lines = connection.scalar(select(func.count()).select_from(history_logs))
     if killed:
-        assert (left, gone, bool(lines)) == ([1, 2, 1], 0, True)
-        assert made(retention(database, tmp_path)).removed == {Kind.RUNS: 1}
+        assert (rows_left, gone, bool(lines)) == ([1, 2, 1], 0, True)
+        assert passed(retention(database, tmp_path)).removed == {Kind.RUNS: 1}
     assert ids(database) == []
 
 
@@ -222,7 +233,7 @@ def test_a_pass_that_died_between_rows_and_files_is_finished_by_the_next(
         (tmp_path / parent / uid).mkdir(parents=True)
         (tmp_path / parent / uid / "a").write_bytes(b"12345")
     RetentionStore(database).remove([run.run_id], CUTOFF)  # and then a kill
-    report = made(retention(database, tmp_path))
+    report = passed(retention(database, tmp_path))
     assert (report.removed[Kind.FOLDERS], report.bytes[Kind.FOLDERS]) == (2, 10)
     assert [path.name for path in sorted(tmp_path.glob("*/*"))] == [other.run_uid] * 2
 
@@ -234,7 +245,7 @@ def test_one_worker_at_a_time_makes_a_pass(database: Database, old: Old, tmp_pat
     assert not store.claim("third", timedelta(minutes=2))
     assert retention(database, tmp_path).make_pass(threading.Event()) is None
     assert store.claim("other", timedelta(seconds=-1)), "the holder prolongs its claim"
-    assert made(retention(database, tmp_path)).removed == {Kind.RUNS: 1}, "a claim without a sign of life has ended"
+    assert passed(retention(database, tmp_path)).removed == {Kind.RUNS: 1}, "a claim without a sign of life has ended"
     store.finish("other", PassReport(began_at=NOW, problem="late"))
     last = store.last()
     assert last.report is not None
@@ -246,7 +257,7 @@ def test_a_survey_changes_nothing_and_says_what_a_pass_removes(database: Databas
     surveyed = retention(database, tmp_path).survey()
     assert (surveyed.removed, surveyed.held) == ({Kind.RUNS: 1}, {Hold.EXPORT: 1})
     assert ids(database) == [run.run_id for run in runs]
-    assert made(retention(database, tmp_path)).removed[Kind.RUNS] == surveyed.removed[Kind.RUNS]
+    assert passed(retention(database, tmp_path)).removed[Kind.RUNS] == surveyed.removed[Kind.RUNS]
 
 
 def test_a_flow_leaves_a_year_after_its_end_once_its_end_is_delivered(database: Database, tmp_path: Path) -> None:
@@ -254,11 +265,11 @@ def test_a_flow_leaves_a_year_after_its_end_once_its_end_is_delivered(database: 
     store = RetentionStore(database)
     assert store.old_flows(datetime.now(UTC), 9) == [], "its end is still to be announced"
     flow.store.flow_ends.settle(flow.uid, 1, list(Delivery), {})
-    assert made(retention(database, tmp_path)).removed == {}, "the flow is young"
+    assert passed(retention(database, tmp_path)).removed == {}, "the flow is young"
     with database.transaction() as tx:
         tx.execute(update(flows).values(stopped_at=LONG_AGO))
     assert flow.store.flow_doors.prune([flow.uid], ended_before=LONG_AGO) == 0, "it has ended again since"
-    assert made(retention(database, tmp_path)).removed == {Kind.FLOWS: 1}
+    assert passed(retention(database, tmp_path)).removed == {Kind.FLOWS: 1}
     assert flow.store.flow_records.page(limit=9) == []
 
 
@@ -273,13 +284,15 @@ def test_logs_leave_after_a_month_if_an_archive_has_them(database: Database, old
         (tmp_path / "files" / run.run_uid / "logs").mkdir(parents=True)
         (tmp_path / "files" / run.run_uid / "logs" / "0-1.log").write_bytes(b"line")
         (tmp_path / "files" / run.run_uid / "items.json").touch()
-    report = made(retention(database, tmp_path))
+    report = passed(retention(database, tmp_path))
     assert (report.removed, report.bytes) == ({Kind.LOGS: 1}, {Kind.LOGS: 4})
-    left = sorted(str(path.relative_to(tmp_path / "files")) for path in tmp_path.glob("files/**/*") if path.is_file())
-    assert left == sorted(
+    rows_left = sorted(
+        str(path.relative_to(tmp_path / "files")) for path in tmp_path.glob("files/**/*") if path.is_file()
+    )
+    assert rows_left == sorted(
         [f"{archived.run_uid}/items.json", f"{bare.run_uid}/items.json", f"{bare.run_uid}/logs/0-1.log"]
     )
-    assert made(retention(database, tmp_path)).removed == {}
+    assert passed(retention(database, tmp_path)).removed == {}
 
 
 def test_a_link_in_place_of_a_folder_leads_nowhere(database: Database, old: Old, tmp_path: Path) -> None:
@@ -288,7 +301,7 @@ def test_a_link_in_place_of_a_folder_leads_nowhere(database: Database, old: Old,
     (tmp_path / "elsewhere" / "precious").touch()
     (tmp_path / "files").mkdir()
     (tmp_path / "files" / run.run_uid).symlink_to(tmp_path / "elsewhere")
-    report = made(retention(database, tmp_path))
+    report = passed(retention(database, tmp_path))
     assert (report.removed[Kind.RUNS], report.problem is None) == (1, False)
     assert (tmp_path / "elsewhere" / "precious").exists()
 
@@ -297,5 +310,5 @@ def test_a_run_of_another_installation_keeps_its_row(database: Database, old: Ol
     run = old()
     with database.transaction() as tx:
         tx.execute(update(installation).values(uid=str(uuid4())))
-    assert made(retention(database, tmp_path)).held == {Hold.FOREIGN: 1}
+    assert passed(retention(database, tmp_path)).held == {Hold.FOREIGN: 1}
     assert ids(database) == [run.run_id]

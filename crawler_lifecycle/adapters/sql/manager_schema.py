@@ -91,7 +91,7 @@ manager_items = sa.Table(
     **TABLE_OPTIONS,
 )
 
-# keys of items that retention has removed: an item with such a key is still a repeat
+# keys from removed items: an item with such a key is still a repeat
 manager_keys = sa.Table(
     "manager_keys",
     metadata,

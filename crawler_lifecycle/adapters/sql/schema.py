@@ -273,7 +273,7 @@ exports = sa.Table(
     **TABLE_OPTIONS,
 )
 
-# what remains of a run that retention removed: a request for the run is answered with the date
+# rows for removed runs: a request for a removed run gets the date
 removed_runs = sa.Table(
     "removed_runs",
     metadata,
@@ -285,14 +285,14 @@ removed_runs = sa.Table(
     **TABLE_OPTIONS,
 )
 
-# the worker that removes what is old at present, and its last pass
+# the present claim on retention, and the last pass's report
 retention_passes = sa.Table(
     "retention_passes",
     metadata,
     sa.Column("id", sa.Integer, nullable=False, autoincrement=False),
     sa.Column("holder", ShortText(255)),
     sa.Column("held_until", UtcDateTime),
-    sa.Column("logs_until", UtcDateTime),  # logs of earlier archives are removed
+    sa.Column("logs_until", UtcDateTime),  # logs with earlier archives are removed
     sa.Column("finished_at", UtcDateTime),  # the last pass without a problem
     sa.Column("report", Document),
     sa.PrimaryKeyConstraint("id", name="pk_retention_passes"),
