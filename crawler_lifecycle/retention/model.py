@@ -30,7 +30,6 @@ class Hold(StrEnum):
     EXPORT = "export"  # an event or archive is pending or has failed
     FINDING = "finding"  # an audit's finding about the run is open
     JOB = "job"  # the cluster still has a job for the run
-    COUNTED = "counted"  # admission still counts the run as open
     FOREIGN = "foreign"  # another installation began the run
 
 
@@ -45,7 +44,6 @@ class OldRun:
     is_in_flow: bool
     owes_export: bool
     has_finding: bool
-    is_counted: bool
 
 
 @dataclass(frozen=True, slots=True)

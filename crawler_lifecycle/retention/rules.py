@@ -15,7 +15,6 @@ def hold_of(run: OldRun, with_jobs: Collection[str]) -> Hold | None:
         Hold.FLOW: run.is_in_flow,
         Hold.EXPORT: run.owes_export,
         Hold.FINDING: run.has_finding,
-        Hold.COUNTED: run.is_counted,
         Hold.JOB: run.run_uid in with_jobs,
     }
     return next((hold for hold, holds_now in holds.items() if holds_now), None)

@@ -41,7 +41,6 @@ from crawler_lifecycle.adapters.sql.schema import (
     removed_runs,
     retention_passes,
     run_tags,
-    run_uses,
     task_attempts,
     task_histories,
 )
@@ -62,7 +61,6 @@ runs, findings, items, attempts, passes = (
 RUNS_IN_A_WINDOW = 500
 CHILDREN = (history_labels, run_tags, history_properties, history_logs, task_attempts, task_histories, exports)
 IS_OLD = and_(runs.status.in_(FINAL_STATUSES), runs.finished_at < bindparam("before"))
-IS_COUNTED = exists().where(run_uses.c.history_id == runs.id)
 IS_OWN = runs.installation == OWN_INSTALLATION
 HAS_FINDING = exists().where(findings.run_uid == runs.run_uid, findings.closed_at.is_(None))
 OWES_EXPORT = or_(
@@ -84,7 +82,6 @@ WINDOW = (
         *(runs.id, runs.run_uid, runs.tasks),
         *(IS_OWN.label("is_own"), IS_IN_FLOW.label("is_in_flow")),
         *(func.coalesce(OWES_EXPORT, literal_column("0")).label("owes_export"), HAS_FINDING.label("has_finding")),
-        IS_COUNTED.label("is_counted"),
     )
     .where(runs.id > bindparam("after"), runs.id < bindparam("bound"), IS_OLD)
     .order_by(runs.id)
@@ -98,7 +95,6 @@ MAY_GO = (
         IS_OWN,
         not_(func.coalesce(OWES_EXPORT, literal_column("0"))),
         not_(HAS_FINDING),
-        not_(IS_COUNTED),
         not_(IS_IN_FLOW),
     )
     .order_by(runs.id)

@@ -21,9 +21,7 @@ from crawler_lifecycle.adapters.sql.schema import (
     history_logs,
     installation,
     removed_runs,
-    run_uses,
     task_histories,
-    use_changes,
 )
 from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.audits import FindingKind
@@ -117,8 +115,7 @@ def test_an_old_run_leaves_with_all_its_rows_and_is_answered_with_the_date(
 
 def test_every_table_of_a_run_is_emptied(database: Database) -> None:
     refers = {table.name for table in histories.metadata.tables.values() if "history_id" in table.c}
-    apart = {audit_findings.name, run_uses.name, use_changes.name}  # counted runs stay
-    assert refers - apart == {table.name for table in CHILDREN}
+    assert refers - {audit_findings.name} == {table.name for table in CHILDREN}
 
 
 @pytest.mark.parametrize("status", [status for status in RunStatus if not status.is_over])
@@ -129,30 +126,26 @@ def test_an_open_run_stays_however_old(database: Database, old: Old, tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("foreign", "owes", "is_found", "counted", "job"),
-    list(product((False, True), repeat=5)),
+    ("foreign", "owes", "is_found", "job"),
+    list(product((False, True), repeat=4)),
     ids=lambda value: str(int(value)),
 )
 def test_each_cause_keeps_a_run(
-    database: Database, old: Old, tmp_path: Path, foreign: bool, owes: bool, is_found: bool, counted: bool, job: bool
+    database: Database, old: Old, tmp_path: Path, foreign: bool, owes: bool, is_found: bool, job: bool
 ) -> None:
     values: dict[str, Any] = {"installation": str(uuid4())} if foreign else {}
     run = old(**values, **({"export_state": ExportState.FAILED} if owes else {}))
     if is_found:
         open_finding(database, run)
-    if counted:
-        with database.transaction() as tx:
-            use = dict.fromkeys(("runs", "tasks", "mains", "children", "places"), 1)
-            tx.execute(insert(run_uses), {"history_id": run.run_id, "waits": False, **use})
     job_of = (run.run_uid,) if job else ()
     store = RetentionStore(database)
     (seen,) = store.window(0, store.bound(CUTOFF), CUTOFF)
     hold = hold_of(seen, job_of)
-    assert (hold is None) == (not (foreign or owes or is_found or counted or job))
+    assert (hold is None) == (not (foreign or owes or is_found or job))
     report = passed(retention(database, tmp_path, jobs=job_of))
     assert (report.removed, report.held) == (({Kind.RUNS: 1}, {}) if hold is None else ({}, {hold: 1}))
     # the deletion itself repeats every condition of the database
-    if foreign or owes or is_found or counted:
+    if foreign or owes or is_found:
         assert store.remove([run.run_id], CUTOFF) == []
         assert ids(database) == [run.run_id]
 
