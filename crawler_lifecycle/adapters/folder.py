@@ -23,15 +23,22 @@ FLUSH_BYTES = 256 << 20  # the zip is flushed to disk whenever so many bytes of 
 
 
 class FolderExporter:
-    """Exporter that appends the events to `events.jsonl`, and writes the archives beside this file."""
+    """Exporter that appends the events to `events.jsonl`, and writes the archives beside this file.
 
-    def __init__(self, files: Path, exports: Path, limits: ArchiveLimits = DEFAULT_LIMITS) -> None:
+    `with_events=False`: no file for events.
+    """
+
+    def __init__(
+        self, files: Path, exports: Path, limits: ArchiveLimits = DEFAULT_LIMITS, *, with_events: bool = True
+    ) -> None:
         self._files = files.absolute()
         self._exports = exports.absolute()
         self._limits = limits
+        self._with_events = with_events
 
     def announce(self, event: AnyEvent) -> None:
-        append_once(self._exports / "events.jsonl", event.model_dump_json(), event.event_id)
+        if self._with_events:
+            append_once(self._exports / "events.jsonl", event.model_dump_json(), event.event_id)
 
     def destination(self, run_uid: str, end: int) -> str:
         return str(self._exports / archive_name(checked_uid(run_uid), end))
@@ -71,6 +78,8 @@ class FolderExporter:
             raise TemporaryError(f"{path} cannot be read: {error}") from error
 
     def check_events(self) -> str:
+        if not self._with_events:
+            return "no receiver for events: CRAWLER_EXPORT__FILE is false"
         check_writable(self._exports)
         return f"events in {self._exports / 'events.jsonl'}"
 

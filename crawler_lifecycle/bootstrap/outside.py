@@ -38,7 +38,8 @@ def _exports_folder(settings: Settings) -> "FolderExporter":
     from crawler_lifecycle.adapters.archive_limits import ArchiveLimits
     from crawler_lifecycle.adapters.folder import FolderExporter
 
-    return FolderExporter(settings.files_folder, settings.exports_folder, ArchiveLimits.from_settings(settings.export))
+    limits = ArchiveLimits.from_settings(settings.export)
+    return FolderExporter(settings.files_folder, settings.exports_folder, limits, with_events=settings.export.file)
 
 
 def pusher(settings: Settings) -> "Pusher":

@@ -13,7 +13,7 @@ from uuid import UUID
 from crawler_lifecycle.errors import TemporaryError
 
 ARCHIVE = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(-[0-9]+)?\.zip")
-EARLIER_DAY = re.compile(r"(events|notices)-([0-9]{4}-[0-9]{2}-[0-9]{2})(\.[0-9]+)?\.jsonl")
+EARLIER_DAY = re.compile(r"(events|notices)-([0-9]{4}-[0-9]{2}-[0-9]{2})\.jsonl")
 LOGS = "logs"  # folder with the kept logs among a run's files
 
 

@@ -28,7 +28,7 @@ SHORTEST_PAUSE = 0.01
 NAMES_AT_ONCE = 500
 FLOWS_AT_ONCE = 100
 BEGINNING = datetime(1970, 1, 2, tzinfo=UTC)
-NOT_OF_RUNS = ("flow", "manager", "audit", "schedule", "scope", "installation", "alembic")  # prefixes of tables
+NOT_OF_RUNS = ("flow", "manager", "audit", "schedule", "scope", "installation", "alembic")  # table prefixes
 
 
 class _Interrupted(Exception):

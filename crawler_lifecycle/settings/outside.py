@@ -35,6 +35,9 @@ class ExportSettings(BaseModel):
     event_bus: str | None = Field(
         default=None, description="EventBridge bus for the events, name or ARN; default: a file"
     )
+    file: bool = Field(
+        default=True, description="without a bus, write events to `events.jsonl` in the exports folder, a file per day"
+    )
     event_source: str = Field(default="crawler-lifecycle", description="source of the events, for EventBridge's rules")
     run_ended_type: str = Field(default="Crawl Run Ended", description="detail type of the event for a run's end")
     files_ready_type: str = Field(default="Crawl Files Ready", description="detail type of the event for an archive")
@@ -48,7 +51,8 @@ class NoticeSettings(BaseModel):
     """Receivers for notices: a file, Pusher Channels and webhooks. Every configured receiver gets every notice."""
 
     file: bool = Field(
-        default=True, description="write notices to `notices.jsonl` in the exports folder, and to the log"
+        default=True,
+        description="write notices to `notices.jsonl` in the exports folder, a file per day, and to the log",
     )
     pusher_app_id: str | None = Field(default=None, description="id of the Pusher Channels app; default: no app")
     pusher_key: str | None = Field(default=None, description="key of the Pusher Channels app")

@@ -1,9 +1,14 @@
 """What is special about a folder: what a crash leaves there, and the files of events and notices."""
 
+import fcntl
 import logging
+import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from time import monotonic, sleep
+from typing import IO
 from uuid import uuid4
 
 import pytest
@@ -102,6 +107,55 @@ def test_a_line_cut_off_by_a_crash_harms_no_other(exporter: FolderExporter, expo
     exporter.announce(one)
     _, line = file.read_text().splitlines()
     assert ExportEvent.model_validate_json(line) == one
+
+
+def an_hour_before_today(file: Path) -> str:
+    """Make the file's last line one of yesterday. Return the day."""
+    midnight = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    moment = midnight - timedelta(hours=1)
+    os.utime(file, (moment.timestamp(), moment.timestamp()))
+    return moment.date().isoformat()
+
+
+def test_a_day_begins_a_new_file_and_an_event_of_yesterday_is_known(exporter: FolderExporter, exports: Path) -> None:
+    first, second = an_event("one"), an_event("two")
+    exporter.announce(first)
+    day = an_hour_before_today(exports / "events.jsonl")
+    for event in (first, second, first):
+        exporter.announce(event)
+    lines = {path.name: path.read_text().splitlines() for path in exports.iterdir()}
+    assert lines == {f"events-{day}.jsonl": [first.model_dump_json()], "events.jsonl": [second.model_dump_json()]}
+
+
+def test_a_writer_that_waited_while_the_file_was_renamed_writes_to_the_new_file(
+    exporter: FolderExporter, exports: Path
+) -> None:
+    event = an_event("two")
+    exporter.announce(an_event("one"))
+    file = exports / "events.jsonl"
+    with ThreadPoolExecutor(1) as pool, file.open("rb") as renamed:
+        fcntl.flock(renamed, fcntl.LOCK_EX)
+        waiting = pool.submit(exporter.announce, event)
+        deadline = monotonic() + 10
+        while not is_waited_for(renamed) and monotonic() < deadline:
+            sleep(0.01)
+        file.rename(exports / "events-2026-01-01.jsonl")
+        fcntl.flock(renamed, fcntl.LOCK_UN)
+        waiting.result(10)
+    assert file.read_text().splitlines() == [event.model_dump_json()]
+
+
+def is_waited_for(file: IO[bytes]) -> bool:
+    """Return whether somebody waits for the file's lock."""
+    inode = os.fstat(file.fileno()).st_ino
+    return any("->" in line and f":{inode} " in line for line in Path("/proc/locks").read_text().splitlines())
+
+
+def test_events_may_have_no_file(tmp_path: Path, exports: Path) -> None:
+    exporter = FolderExporter(tmp_path / "files", exports, with_events=False)
+    exporter.announce(an_event("one"))
+    assert exporter.check_events() == "no receiver for events: CRAWLER_EXPORT__FILE is false"
+    assert not exports.exists()
 
 
 def test_a_notice_is_written_down_and_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
