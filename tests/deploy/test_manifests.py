@@ -463,7 +463,8 @@ def test_settings_are_ours_and_can_be_read(folder: Folder, monkeypatch: pytest.M
     for name, value in told.items():
         if name.startswith("CRAWLER_"):
             group, _, field = name.removeprefix("CRAWLER_").lower().partition("__")
-            assert str(loaded[group][field]) == value
+            text = loaded[group][field]
+            assert (str(text).lower() if isinstance(text, bool) else str(text)) == value
 
 
 def test_the_settings_that_manifests_set_by_themselves_are_ours() -> None:
