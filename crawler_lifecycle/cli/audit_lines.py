@@ -20,7 +20,7 @@ LAST_LINES = 3  # longest extract from a finding's evidence
 
 
 def overview_lines(overview: AuditOverview) -> Iterator[str]:
-    """Yield the lines for the last audit on record, its parts, and the findings."""
+    """Yield the lines for the last recorded audit, its parts, and the findings."""
     yield f"last complete audit  {_time(overview.last_complete_at)}"
     if overview.audits:
         last_audit = overview.audits[0]

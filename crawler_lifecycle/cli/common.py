@@ -90,7 +90,7 @@ def state_option(command: Command, *, expose_value: bool = True) -> Command:
 def _remember(key: str) -> Callable[[click.Context, click.Parameter, Any], Any]:
     """Return a callback that keeps an option's value in the `meta` shared by a command line's contexts.
 
-    So the option may stand before or after the command; the last value counts.
+    So the option may come before or after the command; the last value counts.
     """
 
     def remember(ctx: click.Context, _: click.Parameter, value: Any) -> Any:

@@ -1,15 +1,15 @@
-"""Words behind `--` in a command line: click leaves the dashes out."""
+"""Words after `--` in a command line: click leaves the dashes out."""
 
 from collections.abc import Sequence
 
 import click
 
 DASHES = "--"
-WORDS_BEHIND = "crawlctl.behind"  # key in the context's `meta`; value: number of words behind `--`
+WORDS_BEHIND = "crawlctl.behind"  # key in the context's `meta`; value: number of words after `--`
 
 
 class CommandWithDashes(click.Command):
-    """A command with the number of words behind `--` in its context."""
+    """A command with the number of words after `--` in its context."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         ctx.meta[WORDS_BEHIND] = len(args) - args.index(DASHES) - 1 if DASHES in args else 0

@@ -85,7 +85,7 @@ def _account(crawl_result: CrawlResult) -> str:
 
 
 def _is_worth_evidence(task: TaskRecord) -> bool:
-    """Return whether the task failed, was restarted, or was stopped with evidence on record."""
+    """Return whether the task failed, was restarted, or was stopped with stored evidence."""
     if task.status is TaskStatus.STOPPED and (task.message or task.log_tail or task.events):
         return True
     return task.status in (TaskStatus.FAILED, TaskStatus.LOST) or task.restarts > 0

@@ -52,7 +52,7 @@ TYPED_COMMAND = "crawlctl.command"  # key in the context's `meta`; the value is 
 class Commands(click.Group):
     """A group for commands, which reports their failures without a traceback.
 
-    The standard options may stand before the command's name, too.
+    The standard options may precede the command's name, too.
     """
 
     def __init__(self, *args: Any, **extra: Any) -> None:

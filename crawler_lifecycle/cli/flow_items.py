@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from crawler_lifecycle.control.flows.reading import FlowReader
 
 PAGE = 1000  # items in a query
-DELAYED = "delayed"  # state in lists; on record, a delayed item waits
+DELAYED = "delayed"  # state in lists; in the ledger, a delayed item waits
 CONTINUES = "the manager continues with all that it has not done"
 
 
@@ -68,7 +68,7 @@ class Ledger:
             limit, after = limit - len(items), page[-1].number
 
     def _is_chosen(self, item: "ItemRecord") -> bool:
-        """Return whether the item is in the chosen states. A delayed item waits on record."""
+        """Return whether the item is in the chosen states. In the ledger, a delayed item waits."""
         return item.is_delayed or item.state != "waiting" or not self._is_without_waiting
 
 

@@ -189,7 +189,7 @@ def manager_change_lines(
 def progress_lines(
     status: FlowStatus, jobs: Mapping[str, MemberRecord], most: int, managers: Sequence[ManagerStatus] = ()
 ) -> Iterator[str]:
-    """Yield the flow's present state: sums, and at most so many members, first the members under way."""
+    """Yield the flow's present state: sums, and a limited number of members, first the members under way."""
     took = "" if status.elapsed is None else f"  {duration(status.elapsed)}"
     yield f"{click.style(f'flow {status.name or status.id}', bold=True)}  {coloured(status.state)}{took}"
     for manager in managers:

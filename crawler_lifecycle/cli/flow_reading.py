@@ -130,10 +130,10 @@ def jobs(
     state: Path | None,
     as_json: bool,
 ) -> None:
-    """List the jobs of FLOW in their order. JOBS are names; a sub-workflow's name stands for all its jobs.
+    """List the jobs of FLOW in their order. JOBS are names; a sub-workflow's name selects all its jobs.
 
     The jobs of a crawl manager are its ledger of items, and JOBS are their numbers. With --attempts, the name of a
-    manager's job stands for the attempts of the manager itself.
+    manager's job selects the attempts of the manager itself.
 
     \b
     Examples:

@@ -165,7 +165,7 @@ def cancel(
 
     The exit status is 6 if one of JOBS had ended already.
 
-    A sub-workflow's name stands for all its jobs. Of a crawl manager, JOBS are numbers of items that wait or were
+    A sub-workflow's name selects all its jobs. Of a crawl manager, JOBS are numbers of items that wait or were
     refused. An item that the manager's close has cancelled then stays cancelled after a retry of the manager.
 
     \b
@@ -264,7 +264,7 @@ def retry(
 
 
 def _value(text: str) -> Any:
-    """Return the JSON value; any other text stands for itself."""
+    """Return the JSON value; any other text is taken as a string."""
     try:
         return json.loads(text)
     except ValueError:

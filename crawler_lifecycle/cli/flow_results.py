@@ -1,4 +1,4 @@
-"""The command for results of flows, which tells the named jobs without a result."""
+"""The command for results of flows, which lists the named jobs without a result."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -49,7 +49,7 @@ def results(flow: str, jobs: tuple[str, ...], state: Path | None, as_json: bool)
 
 
 def _without_result(path: str, recorded: Mapping[str, Any], members: "Sequence[MemberRecord]") -> "list[MemberRecord]":
-    """Return the members that the path stands for, if none of these members has a result."""
+    """Return the members that the path names, if none of these members has a result."""
     at_path = [job for job in members if job.path == path or job.path.startswith(f"{path}/")]
     is_job = any(job.path == path for job in at_path)
     return [] if path in recorded and (is_job or recorded[path]) else at_path

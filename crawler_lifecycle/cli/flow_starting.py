@@ -1,4 +1,4 @@
-"""The command `flow start`, which puts a crawl manager on record."""
+"""The command `flow start`, which starts a crawl manager."""
 
 import asyncio
 import importlib.util

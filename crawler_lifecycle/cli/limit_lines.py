@@ -83,7 +83,7 @@ def was_held(run: RunSummary) -> bool:
 
 
 def permit_words(run: RunSummary, place: Place | None = None) -> str | None:
-    """Return what holds a run in line, and its place; None unless the run waits for its permit.
+    """Return what holds a queued run, and its place; None unless the run waits for its permit.
 
     A reopened run whose main job succeeded before is PROCESSING, and waits all the same.
     """

@@ -29,7 +29,7 @@ class Value(click.ParamType[int | str]):
 
 
 def scope_options(command: Command) -> Command:
-    """Add the options for a scope, and for the actor that is put on record."""
+    """Add the options for a scope, and for the recorded actor."""
     command = click.option("--actor", help="Name for the record; default: your login name.")(command)
     command = click.option("--label", help="Only runs with this label, e.g. site:example.com.")(command)
     return click.option("--crawler", help="Only runs of this crawler.")(command)

@@ -56,7 +56,7 @@ def why(run: RunSummary) -> str | None:
 
 
 def _wait(run: RunSummary) -> str:
-    """Return what keeps an open run from going on; empty if no cause is on record."""
+    """Return what keeps an open run from continuing; empty if no cause is recorded."""
     if run.status.is_over or run.waiting_cause is None:
         return ""
     if was_held(run):

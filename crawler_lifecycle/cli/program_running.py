@@ -44,7 +44,7 @@ async def _run_workflow(workflow: "Workflow") -> int:
 def run_manager(manager: "BaseLoopScript") -> Any:
     """Host the manager's module, start the manager, follow the manager, and exit by its close reason.
 
-    A manager that is awaited gets a coroutine for the running event loop. Without a failure, the program goes on.
+    A manager that is awaited gets a coroutine for the running event loop. Without a failure, the program continues.
     """
     _refuse_import()
     work = _exit_by(_run_manager(manager))

@@ -47,7 +47,7 @@ def run_options(command: Command) -> Command:
 
 
 def record_options(command: Command) -> Command:
-    """Add the options for the actor and the reason that are put on record."""
+    """Add the options for the recorded actor and reason."""
     command = click.option("--actor", help="Name for the record; default: your login name.")(command)
     return click.option("--reason", help="Reason for the record.")(command)
 

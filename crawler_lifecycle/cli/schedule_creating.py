@@ -90,7 +90,7 @@ def create(
         raise BadInput("manager_arguments", "are for crawl managers (--manager)")
     flow = None
     if manager is not None:
-        if crawler is not None:  # the first word behind `--`
+        if crawler is not None:  # the first word after `--`
             manager_arguments, crawler = (crawler, *manager_arguments), None
         if in_front := words_in_front(manager_arguments):
             raise BadInput(

@@ -22,7 +22,7 @@ class Bell:
         self._has_rung = True
 
     def ring_at(self, *times: datetime | None) -> None:
-        """Ring at the first of the times, or earlier: no timer is set behind a timer that is set already.
+        """Ring at the first of the times, or earlier: no timer is set after a timer that is set already.
 
         So most flows need a single timer, and not a timer for every step that ends.
         """

@@ -12,7 +12,7 @@ from crawler_lifecycle.workflows.options import ANNOUNCE
 
 
 class Announcement:
-    """The announcement of the present end. An earlier end with an owed announcement goes with the present end."""
+    """The announcement of the present end. An earlier end with a pending announcement goes with the present end."""
 
     def __init__(self, bell: Bell, *, is_short: bool) -> None:
         """`is_short`: no receiver can be slow."""
@@ -25,7 +25,7 @@ class Announcement:
         return not (self._is_owed or self._act.is_under_way)
 
     def begin(self, course: Course, *, is_settled: bool) -> None:
-        """Begin the announcement once for an end. `is_settled`: whether the end is on record."""
+        """Begin the announcement once for an end. `is_settled`: whether the end is stored."""
         if not course.planner.flow.state.is_final:
             self._is_owed = True
         elif is_settled and self._is_owed and not self._act.is_under_way:
@@ -38,7 +38,7 @@ class Announcement:
 
 
 async def _announce(step: SuperviseFlow, *, is_short: bool) -> bool:
-    """Announce, and return whether all receivers were reached. After an hour the audit goes on with the tries."""
+    """Announce, and return whether all receivers were reached. After an hour the audit continues the tries."""
     try:
         if is_short:
             await at_once(FlowAnnouncements.announce_flow, step, ANNOUNCE)

@@ -17,7 +17,7 @@ from crawler_lifecycle.workflows.flow_writes import Writes
 
 
 def planner_of(page: FlowPage, members: Iterable[MemberRow], groups: Iterable[GroupRow]) -> Planner:
-    """Return a planner for the rows on record. `page`: any page from the same reading."""
+    """Return a planner for the stored rows. `page`: any page from the same reading."""
     ledger = Ledger(page.row)
     ledger.put(members, groups)
     return Planner(ledger)
@@ -37,7 +37,7 @@ class Course:
     _followed: dict[int, int] = field(default_factory=dict)  # last attempt by a host's own start, by number
 
     def renew(self, planner: Planner, door: int, *, writes: int, starts: int) -> None:
-        """Go on from newly read rows. Writes and starts on record may be lost."""
+        """Continue from newly read rows. Stored writes and starts may be lost."""
         self.planner, self.door = planner, door
         self.flow = self.flow.model_copy(update={"writes": writes, "starts": starts})
         self.writes.clear()
@@ -45,7 +45,7 @@ class Course:
         self._followed.clear()
 
     def note(self, *, writes: int = 0, starts: int = 0) -> None:
-        """Note numbers that are on record. From now on, acts are refused on a database without them."""
+        """Note stored numbers. From now on, acts are refused on a database without them."""
         known = self.flow
         if writes > known.writes or starts > known.starts:
             numbers = {"writes": max(writes, known.writes), "starts": max(starts, known.starts)}
@@ -53,7 +53,7 @@ class Course:
 
     @property
     def handed(self) -> Iterable[int]:
-        """Members for hosts to start by themselves. A reading reads these members, which may be under way."""
+        """Members for hosts to start on their own. A reading reads these members, which may be under way."""
         return self._handed.keys()
 
     def hand(self, step: RunSteps) -> None:
@@ -75,9 +75,9 @@ class Course:
         return row.attempt < self._followed.get(row.number, 0)
 
     def refuse(self, start: AttemptRef, door: int) -> bool:
-        """Take a start that a host has refused. Return False if the start was planned anew behind the door.
+        """Take a start that a host has refused. Return False if the start was planned anew after the door.
 
-        An attempt that the planner takes for an attempt on record is not on record after all: the row has to be read.
+        An attempt that the planner believes to be recorded is not recorded after all: the row has to be read.
         """
         is_pending = self.unconfirmed.find(start.number, start.attempt) is not None
         if not is_pending and self.is_under_way(start.number, start.attempt):
@@ -86,7 +86,7 @@ class Course:
         return self.unconfirmed.refuse(start.number, start.attempt, door)
 
     def observe_ends(self, ends: Iterable[AttemptEnd]) -> None:
-        """Take ends of attempts. An attempt with an end is on record."""
+        """Take ends of attempts. An attempt with an end is recorded."""
         for end in ends:
             self.unconfirmed.confirm(end.number, end.attempt)
             self.planner.observe(end)

@@ -49,7 +49,7 @@ class CrawlStarts:
             self._waiting[start.number] = ref
 
     def adopt(self, course: Course, numbers: Iterable[int]) -> None:
-        """Start workflows for attempts on record without a workflow, because an earlier supervisor died."""
+        """Start workflows for recorded attempts without a workflow, because an earlier supervisor died."""
         for number in numbers:
             row = course.planner.rows[number]
             if row.in_flight and number not in self.numbers:

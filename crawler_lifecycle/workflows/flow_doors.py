@@ -24,7 +24,7 @@ class OwnDoors:
 
     @property
     def owes_cancel(self) -> bool:
-        """Whether a cancel by Temporal's tools is perhaps not on record."""
+        """Whether a cancel by Temporal's tools may be unrecorded."""
         return self.is_cancel_owed or self._is_cancelling
 
     @property
@@ -35,7 +35,7 @@ class OwnDoors:
         self._growth.update((group.number, group.expected) for group in groups)
 
     def clear(self) -> None:
-        """Drop the growth that waits. A cancel by Temporal's tools is still owed."""
+        """Drop the growth that waits. A cancel by Temporal's tools is still pending."""
         self._growth.clear()
 
     def begin(self, course: Course) -> None:

@@ -74,9 +74,9 @@ class News:
         return self._act.is_under_way
 
     def want(self, *, first: bool = False, refused: Collection[int] = (), all_rows: bool = False) -> None:
-        """Read soon. `first`: before the next plan. `refused`: members whose rows are restored as on record.
+        """Read soon. `first`: before the next plan. `refused`: members whose rows are restored as stored.
 
-        `all_rows`: for a new planner, since the rows on record may be older than the planner's rows.
+        `all_rows`: for a new planner, since the stored rows may be older than the planner's rows.
         """
         self.is_wanted = True
         self.comes_first = self.comes_first or first

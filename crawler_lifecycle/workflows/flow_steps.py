@@ -1,6 +1,6 @@
 """Steps: attempts go to the hosts of steps, in slices or one by one.
 
-A host puts attempts on record by its claim, and their ends before its answer. An attempt has one activity at a time.
+A host records attempts by its claim, and stores their ends before its answer. An attempt has one activity at a time.
 """
 
 from collections import deque

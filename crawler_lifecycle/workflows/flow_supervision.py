@@ -75,13 +75,13 @@ class Supervision:
 
     @property
     def _is_settled(self) -> bool:
-        """Whether the flow has ended, the end is on record, and no news are left."""
+        """Whether the flow has ended, the end is stored, and no news is left."""
         is_read = not (self.news.is_wanted or self.news.is_under_way)
         return self.state.is_final and is_read and self._course.writes.is_idle and not self._doors.is_under_way
 
     @property
     def owes_cancel(self) -> bool:
-        """Whether a cancel by Temporal's tools is perhaps not on record."""
+        """Whether a cancel by Temporal's tools may be unrecorded."""
         return self._doors.owes_cancel
 
     def cancel(self) -> None:
@@ -156,7 +156,7 @@ class Supervision:
             self._course.note(writes=answer.number)
 
     def _begins(self, change: Change, starts: dict[int, Start]) -> bool:
-        """Return whether the change is a start, and if so, keep the start in mind until the attempt is on record."""
+        """Return whether the change is a start, and if so, remember the start until the attempt is recorded."""
         start = starts.get(change.row.number)
         if start is None:
             return False
@@ -169,7 +169,7 @@ class Supervision:
         self._steps.start(self._course, [start for start in plan.starts if not planner.is_crawl(start.number)])
 
     def _adopt(self) -> None:
-        """Go on with attempts under way without an activity by the present execution."""
+        """Continue with attempts under way without an activity by the present execution."""
         self._steps.adopt(self._course)
 
     @property

@@ -1,7 +1,7 @@
 """Writes of a flow's supervisor: changed rows and the flow's state, one write at a time.
 
 Changes that gather during a write go with the next write. Starts wait for the write that completes an approval, because
-a step behind the approval reads the decision. No start waits for another write.
+a step after the approval reads the decision. No start waits for another write.
 """
 
 from collections.abc import Iterable, Iterator
@@ -38,7 +38,7 @@ class Answer:
 class Writes:
     def __init__(self, bell: Bell) -> None:
         self._act: Act[Written] = Act(bell)
-        self._waiting: dict[int, Change] = {}  # by member, from the row on record to the newest row
+        self._waiting: dict[int, Change] = {}  # by member, from the stored row to the newest row
         self._sent: frozenset[int] = frozenset()
         self._approved: set[int] = set()  # approvals that a write completes
         self._state: FlowState | None = None
@@ -49,12 +49,12 @@ class Writes:
 
     @property
     def is_idle(self) -> bool:
-        """Whether all changes are on record."""
+        """Whether all changes are stored."""
         return not (self._waiting or self._state or self._act.is_under_way)
 
     @property
     def numbers(self) -> frozenset[int]:
-        """Members with changes that are perhaps not on record yet."""
+        """Members with changes that may not be stored yet."""
         return self._sent | self._waiting.keys()
 
     @property
@@ -83,15 +83,15 @@ class Writes:
             self._waiting.pop(number, None)
 
     def clear(self) -> None:
-        """Drop the waiting changes. Another plan follows, from rows on record."""
+        """Drop the waiting changes. Another plan follows, from stored rows."""
         self._waiting.clear()
         self._state = None
 
     def begin(self, flow: FlowRef, door: int, planner: Planner) -> None:
         """Begin to write the waiting changes, if there are any and no write is under way.
 
-        The flow's state goes with the last changes, so that a flow that has ended has no open members on record.
-        An approval is written only behind completed steps: a later planner would not compare these steps again.
+        The flow's state goes with the last changes, so that a flow that has ended has no stored open members.
+        An approval is written only after completed steps: a later planner would not compare these steps again.
         """
         if self._act.is_under_way or not (self._waiting or self._state):
             return

@@ -37,7 +37,10 @@ DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 @dataclass
 class Measure:
-    """Counts of one package. The ceilings are `vague` per 100 words, and the other three as they are."""
+    """Counts of one package. The ceilings are `vague` per 100 words, `translated` per 1,000 words, and plain counts.
+
+    `translated` also counts phrases in texts for users: error messages, option help and field descriptions.
+    """
 
     vague: float = 0.0
     fragments: int = 0
@@ -45,6 +48,8 @@ class Measure:
     names: int = 0
     words: int = 0
     docstrings: int = 0
+    translated: float = 0.0
+    user_words: int = 0
 
     def add(self, source: str) -> None:
         tree = ast.parse(source)
@@ -52,6 +57,9 @@ class Measure:
             if isinstance(node, DOCUMENTED) and (text := ast.get_docstring(node)):
                 self._add_docstring(text, of_module=isinstance(node, ast.Module))
             self.names += _name(node) in EMPTY_NAMES
+            for text in _texts_for_users(node):
+                self.user_words += len(re.findall(r"[A-Za-z']+", text))
+                self.translated += len(TRANSLATED.findall(text))
         for token in tokenize.generate_tokens(io.StringIO(source).readline):
             if token.type == tokenize.COMMENT:
                 self._add_words(token.string)
@@ -66,10 +74,13 @@ class Measure:
     def _add_words(self, text: str) -> None:
         self.words += len(re.findall(r"[A-Za-z']+", text))
         self.vague += len(VAGUE.findall(text))
+        self.translated += len(TRANSLATED.findall(text))
 
     def ceilings(self) -> dict[str, float]:
         share = round(100 * self.vague / max(1, self.words), 1)
-        return {"vague": share, "fragments": self.fragments, "questions": self.questions, "names": self.names}
+        translated = round(1000 * self.translated / max(1, self.words + self.user_words), 1)
+        counts = {"fragments": self.fragments, "questions": self.questions, "names": self.names}
+        return {"vague": share, **counts, "translated": translated}
 
 
 @dataclass
@@ -87,6 +98,19 @@ class DocumentMeasure:
 
     def ceilings(self) -> dict[str, float]:
         return {"translated": round(1000 * len(self.phrases) / max(1, self.words), 1)}
+
+
+def _texts_for_users(node: ast.AST) -> list[str]:
+    """Return the literal text in a raised error, or in an argument `help` or `description`."""
+    match node:
+        case ast.Raise(exc=ast.Call(args=roots)):
+            pass
+        case ast.keyword(arg="help" | "description", value=value):
+            roots = [value]
+        case _:
+            return []
+    parts = [part.value for root in roots for part in ast.walk(root) if isinstance(part, ast.Constant)]
+    return [part for part in parts if isinstance(part, str)]
 
 
 def _name(node: ast.AST) -> str:
@@ -153,7 +177,7 @@ def main() -> int:
 
 
 def _written(name: str, now: dict[str, float], known: dict[str, float]) -> str:
-    values = "\n".join(f"{kind} = {min(value, known[kind]):g}" for kind, value in now.items())
+    values = "\n".join(f"{kind} = {min(value, known.get(kind, value)):g}" for kind, value in now.items())
     return f'["{name}"]\n{values}\n\n'
 
 

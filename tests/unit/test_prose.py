@@ -20,7 +20,7 @@ def list_jobs(run):
 def test_what_is_counted() -> None:
     measure = Measure()
     measure.add(RIDDLE)
-    assert measure.ceilings() == {"vague": 38.9, "fragments": 1, "questions": 1, "names": 2}
+    assert measure.ceilings() == {"vague": 38.9, "fragments": 1, "questions": 1, "names": 2, "translated": 0}
     assert (measure.words, measure.docstrings) == (18, 2)
 
 
@@ -28,6 +28,18 @@ def test_the_name_of_an_argument_of_others_is_not_counted() -> None:
     measure = Measure()
     measure.add("from library import told as heard\nheard(each=1).found\n")
     assert measure.names == 0
+
+
+def test_translated_phrases_are_counted_in_comments_error_messages_help_and_descriptions() -> None:
+    measure = Measure()
+    measure.add(
+        "A = 1  # on record\n"
+        "raise Conflict(f'the run goes on: {problem}')\n"
+        "option('--force', help='for ever')\n"
+        "Field(description='the former run')\n"
+        "row.told('behind')\n"
+    )
+    assert (measure.translated, measure.words, measure.user_words) == (4, 2, 9)
 
 
 def test_a_value_above_its_ceiling_is_named() -> None:

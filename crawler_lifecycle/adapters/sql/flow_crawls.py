@@ -1,4 +1,4 @@
-"""Starts of crawls on record, with the requests for their runs, and starts that were refused for good."""
+"""Recorded starts of crawls, with the requests for their runs, and permanently refused starts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -93,7 +93,7 @@ class FlowCrawls(CrawlStops):
         written: list[AttemptEnd] = []
         for end in sorted(ends, key=lambda end: end.number):
             key = {"of_flow": head.id, "of_uid": head.uid, "of_member": end.number, "of_attempt": end.attempt}
-            tx.execute(ATTEMPT_LOCKED, key)  # a run in the making waits, or is on record before the next statement
+            tx.execute(ATTEMPT_LOCKED, key)  # a run in the making waits, or is recorded before the next statement
             if tx.scalar(RUN_OF_ATTEMPT, key) is not None:
                 continue
             values = {

@@ -45,7 +45,7 @@ OPEN_MEMBER = (
 
 
 class _Stale(Exception):
-    """A row on record is not as the supervisor believes: the transaction is rolled back."""
+    """A stored row is not as the supervisor believes: the transaction is rolled back."""
 
 
 class FlowSupervision(OnFlows):
@@ -174,7 +174,7 @@ def _sights(connection: Connection, head: Row[Any], step: ReadFlow) -> dict[str,
 def _refuse_unless_done(tx: Connection, flow: int, changes: Sequence[Change]) -> None:
     """Raise _Stale unless each row that is not as it was is as wanted already, or has gone on since.
 
-    A member with a later attempt has not ended: a host has started the attempt by itself, before the supervisor knows.
+    A member with a later attempt has not ended: a host has started the attempt on its own, before the supervisor knows.
     """
     on_record = read_members(tx, flow, [change.row.number for change in changes])
     for change in changes:

@@ -24,7 +24,7 @@ FIELDS_OF_GROUP = tuple(GroupRow.__dataclass_fields__)
 # columns by field, in the order of the fields
 MEMBER_COLUMNS: list[Column[Any]] = [members[MEMBER_NAMES.get(name, name)] for name in MemberRow._fields]
 GROUP_COLUMNS: list[Column[Any]] = [groups[GROUP_NAMES.get(name, name)] for name in FIELDS_OF_GROUP]
-# columns that change while a member goes on; the others change with the member's definition
+# columns that change while a member continues; the others change with the member's definition
 STATE_FIELDS = MemberRow._fields[MemberRow._fields.index("state") :]
 STATE_COLUMNS = MEMBER_COLUMNS[-len(STATE_FIELDS) :]
 # retry policies are read as texts: most members share a few policies, and each text is parsed once

@@ -38,7 +38,7 @@ EVER_REOPENED = or_(runs.end_number > 1, and_(runs.end_number == 1, IS_OPEN))
 NEWS_UNDER_WAY = and_(members.in_flight, HAS_ENDED)
 NEWS_AFTER_END = and_(EVER_REOPENED, or_(HAS_ENDED, IS_REOPENED))
 NEWS = tuple(RUNS.where(has_news) for has_news in (NEWS_UNDER_WAY, NEWS_AFTER_END))
-# a member's end is on record, its run was reopened since, and the supervisor has read neither the reopening nor an end
+# a member's end is stored, its run was reopened since, and the supervisor has read neither the reopening nor an end
 UNREAD = and_(
     runs.flow_manager.is_(None),
     NEWS_AFTER_END,
@@ -77,7 +77,7 @@ FEW_ENDS, FEW_RUNS = ENDS.where(OF_ATTEMPTS), RUNS.where(OF_RUNS)
 
 
 def attempt_ends(connection: Connection, flow: int, numbers: Collection[int]) -> list[AttemptEnd]:
-    """Return the ends on record of the members' last attempts. The end of a run is not on record here."""
+    """Return the stored ends of the members' last attempts. The end of a run is not stored here."""
     rows = _chosen(connection, ENDS, FEW_ENDS, {"of_flow": flow}, numbers)
     return [attempt_end(row) for row in rows]
 

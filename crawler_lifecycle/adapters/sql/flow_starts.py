@@ -1,4 +1,4 @@
-"""Starts of attempts: the members with their work, the check of a start, and new attempts on record."""
+"""Starts of attempts: the members with their work, the check of a start, and the record of new attempts."""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -81,7 +81,7 @@ def read_work(tx: Connection, flow: int, numbers: Collection[int], *, locked: bo
 def read_attempts(
     tx: Connection, flow: int, starts: Collection[AttemptRef], *, locked: bool = False
 ) -> dict[AttemptKey, Row[Any]]:
-    """Return the attempts that are on record, by member and attempt."""
+    """Return the recorded attempts, by member and attempt."""
     wanted = {(start.number, start.attempt) for start in starts}
     key = {
         "of_flow": flow,

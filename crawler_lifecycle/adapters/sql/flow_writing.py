@@ -43,7 +43,7 @@ def _values(new: Any, columns: Sequence[Column[Any]]) -> dict[str, Any]:
 def _changes(new: Any) -> Update:
     """Return the statement for the supervisor's changes.
 
-    A step's end settles its member without the supervisor, so the supervisor leaves a step's attempt as on record.
+    A step's end settles its member without the supervisor, so the supervisor leaves a step's attempt as recorded.
     """
     values = _values(new, STATE_COLUMNS)
     for column in (members.in_flight, members.end_number):
@@ -85,7 +85,7 @@ def insert_members(tx: Connection, flow: int, new: Sequence[Defined], door: int)
 
 
 def replace_members(tx: Connection, flow: int, changed: Sequence[Defined], door: int) -> None:
-    """Write members with another definition. Arguments and memory from a retry belonged to the former definition."""
+    """Write members with another definition. Arguments and memory from a retry belonged to the previous definition."""
     for page in pages(changed):
         rows = [(flow, *member_values(row), definition.model_dump_json()) for row, definition in page]
         REPLACE_MEMBERS(tx, rows, arguments=None, memory_factor=None, door=door)

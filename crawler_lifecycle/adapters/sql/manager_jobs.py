@@ -80,7 +80,7 @@ class ManagerJobs(OnManagers):
         )
 
     def _insert(self, mine: Managed, new: Sequence[Start], rows: Mapping[int, Row[Any]]) -> None:
-        """Put new attempts on record. `rows`: the locked items by number."""
+        """Record new attempts. `rows`: the locked items by number."""
         values = [_attempt_values(mine, start, rows[start.number]) for start in new]
         if values:
             mine.tx.execute(insert(manager_attempts), values)

@@ -1,4 +1,4 @@
-"""Late ends: crawls have ended behind their manager's close, without a reaction. Readings show these ends."""
+"""Late ends: crawls have ended after their manager's close, without a reaction. Readings show these ends."""
 
 from collections.abc import Collection
 from typing import Any

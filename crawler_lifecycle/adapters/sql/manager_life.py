@@ -1,4 +1,4 @@
-"""A manager's life: its beginning, people's wishes, news, effects, problems and its end."""
+"""A manager's life: its beginning, people's requests, news, effects, problems and its end."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -185,7 +185,7 @@ class ManagerLife(OnManagers):
 
 
 def intent_of(held: FlowIntent, member: Row[Any]) -> Intent:
-    """Return people's wish for the attempt under way. `member`: a row with the columns in WISH."""
+    """Return people's intent for the attempt under way. `member`: a row with the columns in WISH."""
     if member.state is MemberState.CANCELLED or _is_renewed(member):
         return Intent.STOP if member.terminate else Intent.LEAVE
     return HOLDS[held]
@@ -224,7 +224,7 @@ def counts_of(connection: Connection, row: Row[Any], now: datetime) -> Counts:
 def _refuse_without_claim(tx: Connection, ref: ManagerRef, key: dict[str, int]) -> None:
     """Raise Fenced unless the attempt's claim has the token.
 
-    The claim is read behind the lock on the manager: a host that claims later also begins later.
+    The claim is read after the lock on the manager: a host that claims later also begins later.
     """
     claim = tx.execute(CLAIM, key).one_or_none()
     if claim is None or claim.claim_token != ref.token or claim.ended_at is not None:

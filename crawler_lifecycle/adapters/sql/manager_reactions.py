@@ -1,4 +1,4 @@
-"""Reactions of a manager to ends: judgements go on record with the items' next states, and with all effects.
+"""Reactions of a manager to ends: judgements are stored with the items' next states, and with all effects.
 
 A page of reactions takes the same number of statements as a single reaction.
 """
@@ -57,7 +57,7 @@ SETTLED = {Verdict.OK: (ItemState.COMPLETED, "completed"), Verdict.BAD: (ItemSta
 
 
 def put_on_record(mine: Managed, reactions: Sequence[Reaction]) -> int:
-    """Put the reactions on record, up to a reopened run's reaction. Return their number.
+    """Store the reactions, up to a reopened run's reaction. Return their number.
 
     A repeated reaction changes nothing.
     """

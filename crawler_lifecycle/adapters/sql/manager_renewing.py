@@ -39,7 +39,7 @@ CORRECTED = ("spider", "spider_args", "crawler", "arguments")  # fields that a r
 def repeat(mine: Managed, _: RetryItems, numbers: Collection[int], states: Collection[ItemState]) -> int:
     """Let the items wait again with a statement for each state. Return their number."""
     total = 0
-    for state in states:  # waiting items come first: otherwise they would include the items of the former states
+    for state in states:  # waiting items come first: otherwise they would include the items of the previous states
         again = chosen(update(manager_items), mine, numbers, [state]).where(items.request.is_not(None))
         count = mine.tx.execute(again.values(AGAIN)).rowcount
         if state in SETTLED:

@@ -1,4 +1,4 @@
-"""Retries: people let a manager's items wait again, page by page, and an ended manager go on."""
+"""Retries: people let a manager's items wait again, page by page, and an ended manager continue."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
@@ -57,13 +57,13 @@ STOPS = ("drained", "cancelled", "left")  # close reasons by people
 
 @dataclass(frozen=True)
 class Rest:
-    """The rest of a request behind its former pages: items in later places, or with higher numbers."""
+    """The rest of a request after its previous pages: items in later places, or with higher numbers."""
 
     place: int = 0
     number: int = 0
-    is_unstarted: bool = False  # whether the rest has items that a close has cancelled, behind the failed items
-    count: int = 0  # items in the former pages
-    left_out: tuple[LeftOut, ...] = ()  # named items in the former pages
+    is_unstarted: bool = False  # whether the rest has items that a close has cancelled, after the failed items
+    count: int = 0  # items in the previous pages
+    left_out: tuple[LeftOut, ...] = ()  # named items in the previous pages
 
 
 class ManagerRetries(ManagerReadings):
@@ -72,8 +72,8 @@ class ManagerRetries(ManagerReadings):
     def retry_items(self, flow: str, request: RetryItems) -> DoorAnswer:
         """Renew the items page by page, with a transaction for each page.
 
-        The last page lets an ended manager go on. A request that dies before is repeated: renewed items stay renewed.
-        Arguments that an item refuses change no item.
+        The last page lets an ended manager continue. A request that dies before is repeated: renewed items stay
+        renewed. Arguments that an item refuses change no item.
         """
         if request.has_corrections:
             self._check_corrections(flow, request)
@@ -84,7 +84,7 @@ class ManagerRetries(ManagerReadings):
 
     @reading
     def _check_corrections(self, connection: Connection, flow: str, request: RetryItems) -> None:
-        """Raise BadInput if an item refuses the corrections: pages before its page would be on record."""
+        """Raise BadInput if an item refuses the corrections: pages before its page would be stored."""
         number = self.number(connection, uid_of(connection, flow))
         manager = member_of(connection, number, request.manager).number
         of_manager = REQUESTS.filter_by(flow=number, manager=manager)
@@ -145,9 +145,9 @@ def _given(numbers: Collection[int], rest: Rest) -> tuple[Sequence[int], Rest | 
 
 
 def _failed(mine: Managed, request: RetryItems, rest: Rest) -> tuple[Sequence[int], Rest | None]:
-    """Return the numbers of the next failed items, and the rest behind them.
+    """Return the numbers of the next failed items, and the rest after them.
 
-    With corrections, items cancelled by a close before their start come behind the failed items.
+    With corrections, items cancelled by a close before their start come after the failed items.
     """
     state = ItemState.CANCELLED if rest.is_unstarted else ItemState.FAILED
     place = {"of_state": state, "place": rest.place, "number": rest.number, "most": AT_ONCE + 1}
@@ -171,7 +171,7 @@ def _has_more(mine: Managed) -> bool:
 
 
 def _reopen(door: Door, mine: Managed) -> bool:
-    """Let a manager that has ended go on, in a further attempt of its member. Return whether the manager had ended."""
+    """Let an ended manager continue, in a further attempt of its member. Return whether the manager had ended."""
     row = door.ledger.members[mine.row.manager]
     if row.state.is_final:
         door.apply(retry(door.ledger, RetryMembers(paths=(row.path,), completed=True), door.at))

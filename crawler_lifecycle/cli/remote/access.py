@@ -33,7 +33,7 @@ class Remote:
 
 
 class RemoteLimits:
-    """Limits over the API. The API puts the token's name on record, and has no place for an actor."""
+    """Limits over the API. The API records the token's name, and has no place for an actor."""
 
     def __init__(self, api: Api) -> None:
         self._limits = api.limits
@@ -94,7 +94,7 @@ class RemoteAudits:
         return self._audits.overview()
 
     async def check_punctuality(self, overview: AuditOverview) -> str | None:
-        """Return None: the period of the audits is a setting over there, which the API does not tell."""
+        """Return None: the period of the audits is a setting over there, which the API does not return."""
         del overview
         return None
 

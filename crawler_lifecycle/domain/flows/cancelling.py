@@ -31,9 +31,9 @@ class Effect:
 def cancel(ledger: Ledger, paths: Collection[str] | None, at: datetime, *, terminate: bool = True) -> Effect:
     """Return the cancelled members. Without paths, the flow takes no further members until a retry.
 
-    The rows are effective: the end of an attempt counts although its member is still executing on record. Dependents of
-    the cancelled members follow with the next plan, and do not count. A flow that has ended is open again if a run was
-    reopened since: otherwise no audit would look for the supervisor that stops the run.
+    The rows are effective: the end of an attempt counts although its member's row still shows the attempt. Dependents
+    of the cancelled members follow with the next plan, and do not count. A flow that has ended is open again if a run
+    was reopened since: otherwise no audit would look for the supervisor that stops the run.
     """
     cancelled = tuple(
         row._replace(

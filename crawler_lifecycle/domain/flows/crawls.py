@@ -14,7 +14,7 @@ from crawler_lifecycle.domain.reasons import BY_A_STOP
 
 @dataclass(frozen=True, slots=True)
 class RunSeen:
-    """A run as its rows tell. The same sight may come again, and an older sight may come late."""
+    """A run as its rows show it. The same sight may come again, and an older sight may come late."""
 
     number: int  # of the member
     attempt: int

@@ -30,7 +30,7 @@ def approve(ledger: Ledger, path: str, *, approved: bool) -> Effect:
 
 
 def hold(ledger: Ledger, intent: FlowIntent) -> Effect:
-    """Return the flow's row with the wish: pause, drain, or go on."""
+    """Return the flow's row with the requested intent: pause, drain, or run."""
     flow = ledger.flow
     if flow.state.is_final:
         raise Over(f"flow {flow.id!r} is {flow.state} already")

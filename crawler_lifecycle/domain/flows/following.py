@@ -1,8 +1,8 @@
-"""Followers: steps that a host starts by itself, right after the steps before them.
+"""Followers: steps that a host starts on its own, right after the steps before them.
 
 A follower saves the way to the supervisor and back. The planner alone decides which steps may follow: a follower's
 dependencies are steps before the follower in the same host, or have ended for good. Only a door can change a
-dependency, and the host starts no follower behind a door.
+dependency, and the host starts no follower after a door.
 """
 
 from collections import deque
@@ -49,7 +49,7 @@ def followers(planner: Planner, number: int) -> tuple[Follower, ...]:
 def completed_before(planner: Planner, numbers: Iterable[int]) -> Collection[int]:
     """Return the completed steps that the members depend on, also by way of groups, quorums and approvals.
 
-    A step's end is on record before the supervisor knows the end. Without the record, the database has lost its last
+    A step's end is stored before the supervisor knows the end. Without the record, the database has lost its last
     writes, and a dependent would see no result.
     """
     rows = (planner.rows[source] for source in islice(_sources(planner, numbers), MOST_BEFORE))

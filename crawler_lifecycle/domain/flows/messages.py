@@ -141,7 +141,7 @@ class ReadFlow(FlowInput):
 
 
 class FlowPage(Message):
-    """Result for a reading. `rows` has the rows as they are on record, by number.
+    """Result for a reading. `rows` has the rows as stored, by number.
 
     Each page is read in one snapshot. If a page has another door than the page before, the reading starts anew.
     """
@@ -183,7 +183,7 @@ class AttemptRef(Message):
 class WriteFlow(FlowInput):
     """Write the planner's changes without starts, if no door was first and each row is still `was`.
 
-    A row with a later attempt on record than `was` stays as it is: the supervisor's own start has overtaken the write.
+    A stored row with a later attempt than `was` stays as it is: the supervisor's own start has overtaken the write.
     """
 
     door: int
@@ -205,7 +205,7 @@ class Written(Message):
 
 
 class StartCrawls(FlowInput):
-    """Put attempts of crawls on record, and start their runs."""
+    """Record attempts of crawls, and start their runs."""
 
     door: int
     starts: tuple[AttemptRef, ...]
@@ -257,7 +257,7 @@ class GrowGroup(FlowInput):
 
 
 class Follower(Message):
-    """A step for the host to start by itself as soon as the steps in `after` have completed, if no door was first."""
+    """A step for the host to start on its own as soon as the steps in `after` have completed, if no door was first."""
 
     start: AttemptRef
     route: str
@@ -268,7 +268,7 @@ class Follower(Message):
 
 
 class RunSteps(FlowInput):
-    """Claim the attempts, call the functions, and put the ends on record."""
+    """Claim the attempts, call the functions, and store the ends."""
 
     door: int
     flow_id: str
@@ -279,7 +279,7 @@ class RunSteps(FlowInput):
 
 
 class StepsEnded(Message):
-    """Result for steps. The ends are on record already.
+    """Result for steps. The ends are already stored.
 
     A host may answer before all attempts have ended, so that a slow step holds up no dependents of the other steps. The
     supervisor then asks for each attempt that is in neither list with an activity of its own.

@@ -82,7 +82,7 @@ class Network:
         source.watchers.append(target)
 
     def set(self, node: Node, value: int) -> None:
-        """Give the node a value, and bring all nodes behind it up to date."""
+        """Give the node a value, and bring all nodes after it up to date."""
         waiting = self._changed(node, value)
         while waiting:
             behind = waiting.pop()
@@ -117,5 +117,5 @@ def end_value(node: Node) -> int:
 
 
 def gate_value(node: Node) -> int:
-    """Return a gate's value from the group's needs: open, and all failures for the members behind the gate."""
+    """Return a gate's value from the group's needs: open, and all failures for the members after the gate."""
     return node.mask | (OPEN if node.open else 0)

@@ -10,7 +10,7 @@ def is_outdated(read: MemberRow, known: MemberRow) -> bool:
 
 
 def _age(row: MemberRow) -> tuple[int, int, int, int]:
-    """Return a key that grows while a member goes on. States by dependencies do not count."""
+    """Return a key that grows while a member continues. States by dependencies do not count."""
     if row.state.is_unstarted or row.is_cancelled_by_dependency:
         progress = 0
     else:

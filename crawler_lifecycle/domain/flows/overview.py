@@ -50,7 +50,7 @@ def _without_jobs(planner: Planner, path: str, status: FlowStatus) -> Why:
 
 
 def _explains(row: MemberRow) -> bool:
-    """Return whether the member is a cause. A member behind a failure follows from the failure."""
+    """Return whether the member is a cause. A member after a failure follows from the failure."""
     return row.state is not MemberState.COMPLETED and not row.is_cancelled_by_dependency
 
 

@@ -10,7 +10,7 @@ from crawler_lifecycle.domain.flows.rows import GroupRow, MemberRow
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A row to write, if the row on record still has the state, the generation and the attempt of `was`."""
+    """A row to write, if the stored row still has the state, the generation and the attempt of `was`."""
 
     was: MemberRow
     row: MemberRow
@@ -28,9 +28,9 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The next acts. No part takes effect behind a door that the planner does not know.
+    """The next acts. No part takes effect after a door that the planner does not know.
 
-    A write or a start that a door has outdated is refused, and the supervisor gives the planner the rows on record.
+    A write or a start that a door has outdated is refused, and the supervisor gives the planner the stored rows.
     Otherwise a member could start because of an end that the door did not allow.
     """
 

@@ -36,12 +36,12 @@ class Planner:
         self.rows: dict[int, MemberRow] = {}
         self.wiring = Wiring()
         self.turns = Turns()
-        self._changed: dict[int, MemberRow] = {}  # rows as they are on record, by number
+        self._changed: dict[int, MemberRow] = {}  # rows as stored, by number
         self._changed_groups: dict[int, GroupRow] = {}
         self._timers: list[tuple[datetime, int]] = []
         self._counts: Counter[MemberState] = Counter()
         self._in_flight: set[int] = set()
-        self._stopped: set[int] = set()  # members with a present attempt that was told to end
+        self._stopped: set[int] = set()  # members with a present attempt that was asked to end
         self._to_stop: set[int] = set()
         self._decided: set[int] = set()  # available approvals with a decision
         self._add(sorted(ledger.groups.values(), key=lambda group: group.number), ledger.members.values())
@@ -59,11 +59,11 @@ class Planner:
                 self._restore(row)
 
     def restore(self, members: Iterable[MemberRow], groups: Iterable[GroupRow] = ()) -> Collection[int]:
-        """Take rows as they are on record, whatever was planned or observed since. Return the members' numbers.
+        """Take rows as stored, whatever was planned or observed since. Return the members' numbers.
 
-        Doors decide by the rows on record and the ends of runs, so a plan that a door has outdated is void. A run's end
-        that is not on record with its member has to be observed again. A row from before a step's end is left out:
-        otherwise the plan behind the end would be void, and nobody would make it again.
+        Doors decide by the stored rows and the ends of runs, so a plan that a door has outdated is void. A run's end
+        that is not stored with its member has to be observed again. A row from before a step's end is left out:
+        otherwise the plan after the end would be void, and nobody would make it again.
         """
         members = list(members)
         self._add(groups, (row for row in members if row.number not in self.rows))
@@ -90,7 +90,7 @@ class Planner:
         return known.kind is MemberKind.STEP and is_missing
 
     def _restore(self, row: MemberRow) -> None:
-        """Take the row. An observed end counts, since no activity tells a step's end again."""
+        """Take the row. An observed end counts, since no activity reports a step's end again."""
         self._take(row._replace(in_flight=False) if self._misses_end(row) else row)
         self.wiring.network.touched.add(row.number)
 
@@ -112,12 +112,12 @@ class Planner:
                 self._grow(seen)
             self._change(after_sight(row, seen))
         elif row.kind is MemberKind.STEP:
-            self._take(after_end(row, seen))  # the step's own transaction has put its end on record
+            self._take(after_end(row, seen))  # the step's own transaction has stored its end
         else:
             self._change(after_end(row, seen))
 
     def follow(self, start: Start, now: datetime) -> None:
-        """Take a host's own start: the attempt is on record."""
+        """Take a host's own start: the attempt is recorded."""
         row = self.rows.get(start.number)
         if row is not None and (row.generation, row.attempt) == (start.generation, start.attempt - 1):
             self._take(started(row, start.attempt, now))
@@ -224,7 +224,7 @@ class Planner:
             self._stopped.discard(row.number)
 
     def _take(self, row: MemberRow) -> None:
-        """Take a row that is on record."""
+        """Take a stored row."""
         self._changed.pop(row.number, None)
         self._put(row)
 
@@ -323,7 +323,7 @@ class Planner:
         return len(self.rows) - sum(self._counts[state] for state in MemberState if state.is_final)
 
     def _flow_state(self) -> FlowState | None:
-        """Return the flow's new state, or None if the state on record is right."""
+        """Return the flow's new state, or None if the stored state is right."""
         if self._open or self._in_flight or self.wiring.is_short:
             state = self.flow.open_state
         else:

@@ -83,7 +83,7 @@ def changed_arguments(
 ) -> JsonValue:
     """Return the arguments with the changes. `former`: None for the definition's arguments.
 
-    Raise BadInput if the former arguments lack a removed name.
+    Raise BadInput if the previous arguments lack a removed name.
     """
     arguments = arguments_of(work) if former is None else former
     if isinstance(work, StepWork) and work.form is CallForm.CONTEXT:
@@ -109,7 +109,8 @@ def _names_in_words(arguments: Mapping[str, JsonValue]) -> str:
 def arguments_of_attempt(row: MemberRow, work: Work, former: JsonValue) -> JsonValue:
     """Return the next attempt's arguments; None for the definition's arguments. A retry rule may change them.
 
-    `row`: the member before the attempt. `former`: the member's arguments from a retry or an earlier rule, or None.
+    `row`: the member before the attempt. `former`: the member's previous arguments, from a retry or an earlier rule, or
+    None.
     """
     rule = rule_before(row)
     return changed_arguments(row.path, work, former, rule.arguments) if rule is not None and rule.arguments else former

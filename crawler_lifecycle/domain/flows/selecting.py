@@ -1,4 +1,4 @@
-"""Selecting: the members that paths stand for, and the members behind them."""
+"""Selecting: the members that paths name, and the members after them."""
 
 from collections.abc import Iterable, Iterator
 
@@ -11,7 +11,7 @@ from crawler_lifecycle.errors import NotFound
 def selected(ledger: Ledger, paths: Iterable[str] | None) -> list[MemberRow]:
     """Return the members for the paths in the order of their numbers; all members if there are no paths.
 
-    A group's path stands for all its members, and a graft's path also for its grafter.
+    A group's path selects all its members, and a graft's path also for its grafter.
     """
     if paths is None:
         return [ledger.members[number] for number in sorted(ledger.members)]

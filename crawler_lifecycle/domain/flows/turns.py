@@ -8,7 +8,7 @@ from heapq import heappop, heappush
 
 from crawler_lifecycle.domain.flows.rows import TOP, GroupRow, MemberKind, MemberRow
 
-MOST_CRAWLS = 1_000  # as many tasks as an installation has in the cluster unless told otherwise
+MOST_CRAWLS = 1_000  # as many tasks as an installation has in the cluster unless configured otherwise
 
 Key = tuple[int, int]  # priority, highest first, then number
 Entry = tuple[Key, int, bool]  # key, number of a member or group, whether the number is a group's
@@ -53,7 +53,7 @@ class Groups:
 
 
 class Line:
-    """Waiting members in one heap for every group. A group's first member stands for the group in its parent's heap."""
+    """Waiting members in one heap for every group. A group's first member represents the group in its parent's heap."""
 
     def __init__(self, groups: Groups) -> None:
         self.waiting: dict[int, Key] = {}
@@ -86,7 +86,7 @@ class Line:
         return number
 
     def announce(self, group: int) -> None:
-        """Let the group's first member stand for the group in all heaps around the group."""
+        """Let the group's first member represent the group in all heaps around the group."""
         for around in self._groups.around(group):
             parent = self._groups.parents[around]
             if parent is not None and not self._groups.is_full(around):

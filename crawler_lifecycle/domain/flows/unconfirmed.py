@@ -1,7 +1,7 @@
-"""Starts whose attempts are not known to be on record.
+"""Starts whose attempts are not known to be recorded.
 
-A host or an activity puts an attempt on record only if no door came since the plan of the start. So a row without the
-attempt, read behind a later door, proves that the start never happens: the member stands as on record, and the planner
+A host or an activity records an attempt only if no door came since the plan of the start. So a row without the
+attempt, read after a later door, proves that the start never happens: the member's stored row counts, and the planner
 may start the member anew. Without a later door the same row proves nothing, since the start may still come.
 """
 
@@ -22,7 +22,7 @@ class Pending:
 
 
 class Unconfirmed:
-    """Starts by member, until the attempt is seen on record or refused."""
+    """Starts by member, until the attempt is seen as recorded or refused."""
 
     def __init__(self) -> None:
         self._pending: dict[int, Pending] = {}
@@ -36,12 +36,12 @@ class Unconfirmed:
         return pending if pending is not None and pending.start.attempt == attempt else None
 
     def confirm(self, number: int, attempt: int) -> None:
-        """Note that the attempt is on record."""
+        """Note that the attempt is recorded."""
         if self.find(number, attempt):
             del self._pending[number]
 
     def refuse(self, number: int, attempt: int, door: int) -> bool:
-        """Note that a start with this door was refused. Return False if the start was planned anew behind the door."""
+        """Note that a start with this door was refused. Return False if the start was planned anew after the door."""
         pending = self.find(number, attempt)
         if pending is None or pending.door > door:
             return False

@@ -42,14 +42,14 @@ class Attempts:
     managers: Managers | None = None  # None: the host runs no crawl managers
 
     async def run(self, execution: Execution, function: Function) -> Outcome:
-        """Run the function, and put its end on record."""
+        """Run the function, and store its end."""
         if execution.link.is_cancelled:
             return await self._recorded(execution, STOPPED)
         running = self.functions.start(execution.step, function, execution.link, self._beginning(execution))
         return await self._recorded(execution, await execution.ended(running, self._limit(execution.step)))
 
     async def run_manager(self, execution: Execution, managers: Managers) -> Outcome:
-        """Bring the manager on, and put its end on record."""
+        """Run the manager, and store its end."""
         return await self._recorded(execution, await execution.managed(managers.start(execution.step)))
 
     async def run_suspect(self, execution: Execution, function: Function, process: "Suspects") -> Outcome:
@@ -110,7 +110,7 @@ class Attempts:
 
 @dataclass
 class Beginning:
-    """Records that a process apart is about to call the function: from then on, the loss of the claim is a death."""
+    """Records that a process apart will call the function next: from then on, the loss of the claim is a death."""
 
     claims: StepClaims
     token: str
@@ -132,7 +132,7 @@ class Beginning:
 
 
 class Suspects:
-    """A process for functions whose processes have died before. It serves them in turn until it dies."""
+    """A process for functions whose processes have died before. It serves them one after another until it dies."""
 
     def __init__(self, functions: Functions) -> None:
         self._functions = functions

@@ -48,7 +48,7 @@ class Batches:
         suspects.close()
 
     async def _execute(self, execution: Execution, work: Coroutine[Any, Any, Outcome]) -> None:
-        """Bring the attempt to its end, and tell its outcome."""
+        """Run the attempt to its end, and report its outcome."""
         outcome: Outcome | Exception = NOT_ENDED
         try:
             if not self.is_closed and not execution.is_gone:

@@ -42,7 +42,7 @@ class Channel:
         return message if isinstance(message, dict) else None
 
     def limit_sending(self, seconds: float) -> None:
-        """Let `send` fail if the receiver takes nothing for so long."""
+        """Let `send` fail if the receiver takes nothing within the time."""
         option = TIME.pack(int(seconds), int(seconds % 1 * 1_000_000))
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, option)
 

@@ -16,7 +16,7 @@ from crawler_lifecycle.ports import StepInputs
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
-READ_SECONDS = 60.0  # a read is repeated for so long while the database is away; then the function gets the error
+READ_SECONDS = 60.0  # time for repeating a read while the database is away; then the function gets the error
 READ_PAUSE = 0.5
 
 
@@ -91,7 +91,7 @@ class _Values(Mapping[str, Callable[[], Any]]):
                 if time.monotonic() > deadline or self._link.is_cancelled:
                     raise
                 logger.warning("a step waits for its inputs: %s", error.message)
-                time.sleep(READ_PAUSE)  # no event tells that the database is back
+                time.sleep(READ_PAUSE)  # no event shows that the database is back
 
 
 def _constant(content: JsonValue) -> Callable[[], Any]:

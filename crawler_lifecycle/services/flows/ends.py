@@ -1,4 +1,4 @@
-"""Ends: puts steps' ends on record, from a single thread. Ends from the time of a commit share the next commit."""
+"""Ends: stores steps' ends, from a single thread. Ends from the time of a commit share the next commit."""
 
 import asyncio
 import logging
@@ -21,7 +21,7 @@ MOST_ENDS = 100  # in a commit
 MOST_BYTES = 8 * 1024 * 1024  # for the results in a commit; a larger result has its own commit
 PAUSES = Backoff(timedelta(milliseconds=100), timedelta(seconds=5))
 
-Answer = asyncio.Future[AttemptEnd | None]  # the end as on record; None: the claim was lost
+Answer = asyncio.Future[AttemptEnd | None]  # the stored end; None: the claim was lost
 
 
 def key_of(end: StepEnd) -> AttemptKey:
@@ -52,7 +52,7 @@ class EndWriter:
         return answer
 
     def close(self, seconds: float) -> None:
-        """Write the remaining ends, for at most so long, and end the thread."""
+        """Write the remaining ends within the time, and end the thread."""
         self._queue.put(None)
         self._thread.join(seconds)
         self._gives_up.set()

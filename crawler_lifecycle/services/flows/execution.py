@@ -16,7 +16,7 @@ from crawler_lifecycle.services.flows.outcomes import Ended, timed_out
 from crawler_lifecycle.services.flows.runners import Running
 from crawler_lifecycle.services.flows.slots import Slots
 
-GRACE_SECONDS = 5.0  # a stopped function may take so long to end; then the host goes on without the function
+GRACE_SECONDS = 5.0  # time for a stopped function to end; then the host continues without the function
 
 
 class Gone(Enum):
@@ -28,7 +28,7 @@ class Gone(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The end of an attempt; without an end, the attempt is not on record as ended, and has to be claimed again."""
+    """The end of an attempt; without an end, the attempt is not recorded as ended, and has to be claimed again."""
 
     end: AttemptEnd | None = None
     has_news: bool = False
@@ -126,6 +126,6 @@ class Execution:
 
 
 def _end_after_drain(running: Running) -> Ended | None:
-    """Return the end if the function has ended by itself in the meantime."""
+    """Return the end if the function has ended on its own in the meantime."""
     end = running.end.result() if running.end.done() else None
     return None if end is None or end.is_stopped else end

@@ -1,4 +1,4 @@
-"""Followers in a host: steps for an activity to start by itself after its own steps."""
+"""Followers in a host: steps for an activity to start right after its own steps."""
 
 from collections.abc import Collection, Iterable
 
@@ -14,7 +14,7 @@ class Followers:
         self._waiting = dict(self._all)
         self._foreign: set[int] = set()  # followers for other hosts
         self._completed: set[int] = set()
-        self.started: set[int] = set()  # followers with an attempt on record
+        self.started: set[int] = set()  # followers with a recorded attempt
         self.is_awaited = False  # whether the supervisor waits for the answer
 
     def note_end(self, end: AttemptEnd) -> None:
@@ -25,14 +25,14 @@ class Followers:
         self.is_awaited |= end.kind is not EndKind.COMPLETED or (follower is not None and follower.is_awaited)
 
     def note_start(self, number: int) -> None:
-        """Note that the member's attempt is on record."""
+        """Note that the member's attempt is recorded."""
         if number in self._all:
             self.started.add(number)
 
     def take_due(self, *, is_late: bool) -> list[AttemptRef]:
         """Return the due followers, once; none as soon as the supervisor waits for the answer.
 
-        The supervisor waits if a due follower is for another host, or becomes due late: then it plans by itself.
+        The supervisor waits if a due follower is for another host, or becomes due late: then it plans the start.
         """
         if self.is_awaited:
             return []
@@ -42,7 +42,7 @@ class Followers:
         return [] if self.is_awaited else starts
 
     def beyond(self, numbers: Iterable[int], most: int) -> list[int]:
-        """Return the members beyond so many new followers among the numbers. The supervisor starts them elsewhere."""
+        """Return the members beyond the limit for new followers. The supervisor starts them elsewhere."""
         new = [number for number in numbers if number in self._all and number not in self.started]
         self.is_awaited |= len(new) > most
         return new[most:]

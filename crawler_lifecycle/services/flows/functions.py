@@ -35,7 +35,7 @@ class Functions:
     def start(
         self, step: ClaimedStep, function: Function, link: StepLink, begin: Callable[[], bool] = lambda: True
     ) -> Running:
-        """Start the function. `begin`: called when an isolated process is about to call the function."""
+        """Start the function. `begin`: called just before an isolated process calls the function."""
         call, work = self._call(step, function, link, begin), work_of(step)
         if work.isolate:
             process = self.new_process()

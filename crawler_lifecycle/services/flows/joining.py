@@ -1,7 +1,7 @@
 """Joining: an activity joins the attempts under way in its process, or claims them, and waits for their ends.
 
 A function belongs to its claim and not to an activity: an activity may be cancelled or tried again while its functions
-go on, and then the second try waits for the same functions.
+continue, and then the second try waits for the same functions.
 """
 
 from collections.abc import Mapping

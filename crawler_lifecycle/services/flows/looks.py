@@ -73,18 +73,18 @@ class Look:
         return self.step.flow.uid, start.number, start.attempt
 
     def before(self, starts: Iterable[AttemptRef]) -> set[int]:
-        """Return the members whose completion has to be on record before the starts."""
+        """Return the members whose completion has to be stored before the starts."""
         return self.followers.before(start.number for start in starts).union(from_ranges(self.step.after))
 
     def wait_for(self, number: int, future: "asyncio.Future[Outcome]", *, is_on_record: bool) -> None:
-        """Wait for the attempt's outcome. A claim under way may be refused: then the attempt is not on record."""
+        """Wait for the attempt's outcome. A claim under way may be refused: then the attempt is not recorded."""
         self.under_way[number] = future
         del self.to_claim[number]
         if is_on_record:
             self.followers.note_start(number)
 
     def leave_followers(self, most: int) -> None:
-        """Claim at most so many new followers. The supervisor gives the others to any host."""
+        """Claim new followers, up to the limit. The supervisor gives the others to any host."""
         for number in self.followers.beyond(self.to_claim, most):
             del self.to_claim[number]
 

@@ -1,7 +1,7 @@
 """Loops: event loops in threads apart for authors' async functions.
 
 The host's own event loop stays free in any case. All async functions share a loop, so that they can share
-clients and locks. While a function blocks the loop, the functions on it stand still; further functions get a new loop.
+clients and locks. While a function blocks the loop, the functions on it are blocked; further functions get a new loop.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from typing import Any
 
 logger = logging.getLogger(__name__)
-BLOCKED_SECONDS = 2.0  # a blocked loop has not turned for so long
+BLOCKED_SECONDS = 2.0  # shortest time without a turn for a loop to count as blocked
 CHECK_SECONDS = 0.5
 
 

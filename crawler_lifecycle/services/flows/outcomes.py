@@ -25,13 +25,13 @@ from crawler_lifecycle.ports import ClaimedStep, StepEnd
 PROCESS_DIED = "process_died"  # outcome: the process of an isolated function died
 Check = Callable[[Any], None]
 LONGEST_REASON = 1000  # characters
-LONGEST_ERROR = 16_000  # characters; the end of a traceback tells the most
+LONGEST_ERROR = 16_000  # characters; the end of a traceback says the most
 PYDANTIC_HINT = "For further information visit"
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The end of a call. `graft`: a sub-workflow to attach before the end is on record."""
+    """The end of a call. `graft`: a sub-workflow to attach before the end is stored."""
 
     kind: EndKind
     reason: str | None = None
@@ -123,7 +123,7 @@ def timed_out(seconds: float) -> Ended:
 
 
 def _in_a_line(error: BaseException) -> str:
-    """Return the exception for people: a list of jobs tells why a job has failed."""
+    """Return the exception for people: a list of jobs says why a job has failed."""
     name = type(error).__name__
     try:
         text = " ".join(str(error).split())

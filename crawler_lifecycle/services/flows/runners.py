@@ -1,4 +1,4 @@
-"""Runners: let a function run on an event loop or in a thread, and tell its end."""
+"""Runners: let a function run on an event loop or in a thread, and report its end."""
 
 import asyncio
 import inspect

@@ -26,7 +26,7 @@ from crawler_lifecycle.activities.steps import TryAgain
 from crawler_lifecycle.errors import NotReady
 
 logger = logging.getLogger(__name__)
-BUSY_SECONDS = 5.0  # a try waits for so long for a free slot; then another host may take the steps
+BUSY_SECONDS = 5.0  # longest wait for a free slot; then another host may take the steps
 BUSY_PAUSE = timedelta(milliseconds=200)
 
 

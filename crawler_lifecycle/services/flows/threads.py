@@ -11,8 +11,8 @@ Work = tuple[Callable[[], None], str]  # with its name
 class AuthorsThreads:
     """Threads that serve one function after another: a new thread for each costs more than a short function.
 
-    Nothing of a function stays for the next function in its thread, but what authors keep by thread themselves, such as
-    a connection in `threading.local`.
+    No state from a function stays for the next function in its thread, except values authors keep by thread
+    themselves, such as a connection in `threading.local`.
     """
 
     def __init__(self) -> None:

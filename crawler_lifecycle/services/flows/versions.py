@@ -1,4 +1,4 @@
-"""Versions: tells the version of the authors' code, by a hash of the loaded files."""
+"""Versions: determines the version of the authors' code, by a hash of the loaded files."""
 
 import hashlib
 import sys

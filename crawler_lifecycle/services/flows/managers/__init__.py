@@ -1,1 +1,1 @@
-"""Hosting of crawl managers: the author's object in its own process, and the ledger behind the host."""
+"""Hosting of crawl managers: the author's object in its own process, and the host's ledger."""

@@ -20,7 +20,7 @@ class Box:
     changed: threading.Condition = field(default_factory=threading.Condition)
     news: ManagerNews | None = None  # since the object's last sleep
     has_due: bool = False  # whether an item may start since the object's last sleep
-    must_leave: bool = False  # whether another host goes on with the manager
+    must_leave: bool = False  # whether another host continues the manager
     object_ended: bool = False  # whether the present object's process is gone
     _object: object = None
 
@@ -67,7 +67,7 @@ class Box:
             self._object, self.object_ended = process, False
 
     def end_object(self, process: object) -> None:
-        """Note the process's end. A former process's end does not concern the present object."""
+        """Note the process's end. A previous process's end does not concern the present object."""
         with self.changed:
             self.object_ended = self.object_ended or process is self._object
             self.changed.notify_all()

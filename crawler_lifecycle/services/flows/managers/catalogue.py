@@ -1,4 +1,4 @@
-"""Catalogue: refuses requests against the crawler catalogue before their starts are on record."""
+"""Catalogue: refuses requests against the crawler catalogue before their starts are recorded."""
 
 import logging
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
 """Crawls: a manager's crawls in Temporal. Tasks on the host's event loop send starts and stops, and look after starts.
 
-While Temporal is away, starts wait here: the manager's thread goes on with the reactions to ends.
+While Temporal is away, starts wait here: the manager's thread continues with the reactions to ends.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from crawler_lifecycle.ports import FlowSupervisors, ManagerLedger, ManagerRef, 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
 AT_ONCE = 16
-START_SECONDS = 2.0  # the object waits for so long for starts
+START_SECONDS = 2.0  # the object's longest wait for starts
 CHECK_SECONDS = 60.0  # between looks for attempts without a run
 PAUSES = Backoff(timedelta(milliseconds=200), timedelta(seconds=5))  # between tries while Temporal is away
 STOP_PAUSES = Backoff(timedelta(seconds=1), timedelta(seconds=30))  # between requests to crawls to stop
@@ -64,18 +64,18 @@ class Crawls:
     # for the manager's thread
 
     def begin(self) -> None:
-        """Make a former host's starts, and look after all starts from now on."""
+        """Make a previous host's starts, and look after all starts from now on."""
         self._soon(self._begin_to_check)
 
     def start(self, starts: Sequence[ManagerStart]) -> "Future[dict[int, str]]":
-        """Start workflows for attempts on record. The answer has the refused attempts' problems by number.
+        """Start workflows for recorded attempts. The answer has the refused attempts' problems by number.
 
-        The answer comes after some seconds at the latest. The remaining starts go on.
+        The answer comes after some seconds at the latest. The remaining starts continue.
         """
         return asyncio.run_coroutine_threadsafe(self._start_all(starts), self._loop)
 
     def stop(self) -> None:
-        """Ask all crawls under way to stop, again and again until their ends are on record."""
+        """Ask all crawls under way to stop, again and again until their ends are stored."""
         self._soon(self._begin_to_stop)
 
     def finish(self, reasons: Mapping[str, str]) -> "Future[None]":

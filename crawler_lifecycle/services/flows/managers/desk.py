@@ -92,7 +92,7 @@ class Desk:
         self.ignored_wakes = 0
         on_record = self._patiently(lambda: self.ledger.react(self.ref, reactions, counts))
         self.is_outdated = on_record < len(reactions)
-        if not self.is_outdated:  # otherwise neither the reactions nor the counts after them are on record
+        if not self.is_outdated:  # otherwise neither the reactions nor the counts after them are stored
             self.setbacks.note_record(jobs)
 
     def running(self) -> list[Job]:
@@ -118,7 +118,7 @@ class Desk:
         self._patiently(lambda: self.ledger.delay(self.ref, numbers))
 
     def start(self, starts: list[Start]) -> list[Job | str | None]:
-        """Refuse requests against the catalogue, put attempts on record, then start their workflows."""
+        """Refuse requests against the catalogue, record attempts, then start their workflows."""
         problems = self.catalogue.refusals(starts)
         for start in starts:
             if (problem := problems.get(start.number)) is not None:
@@ -143,7 +143,7 @@ class Desk:
         return self._commit(effects, None)
 
     def note_setbacks(self, effects: Effects) -> None:
-        """Put the counts of failures on record, with the effects."""
+        """Store the counts of failures, with the effects."""
         self._commit(effects, self.setbacks.after(()))
         self.setbacks.note_record()
 
@@ -183,7 +183,7 @@ class Desk:
         return self.box.is_interrupted or self.box.has_something or self.output.seconds_to_write == 0
 
     def keep_output(self, *, at_once: bool = False) -> None:
-        """Put new lines on record, at most once in a second. While the database is away, the last lines are kept."""
+        """Store new lines, at most once in a second. While the database is away, the last lines are kept."""
         wait = self.output.seconds_to_write
         if wait is None or (wait > 0 and not at_once):
             return
@@ -219,7 +219,7 @@ class Desk:
         return self._patiently(lambda: self.ledger.commit(self.ref, effects, call, setbacks))
 
     def _wake(self, first: Intent, for_news: bool) -> Wake | None:
-        """Return why the object goes on; None: the object waits."""
+        """Return why the object continues; None: the object waits."""
         if self.box.must_leave:
             return Wake(must_leave=True)
         if self.box.object_ended:

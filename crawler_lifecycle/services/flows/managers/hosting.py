@@ -31,7 +31,7 @@ from crawler_lifecycle.services.flows.outcomes import STOPPED, Ended
 from crawler_lifecycle.settings.processes import FlowSettings
 
 logger = logging.getLogger(__name__)
-LEAVE_SECONDS = 0.7  # time for an object to leave by itself
+LEAVE_SECONDS = 0.7  # time for an object to leave on its own
 LOOK_SECONDS = 10.0  # between looks at a paused manager; news come earlier
 LARGEST_RESULT = 1_000_000  # bytes
 CLOSE_REASONS = {Intent.STOP: "cancelled", Intent.LEAVE: "left", Intent.DRAIN: "drained"}
@@ -67,7 +67,7 @@ def managers_of(
 
 
 class ManagerRunning:
-    """A manager under way, in a thread of the host. `end`: STOPPED if another host goes on with the manager."""
+    """A manager under way, in a thread of the host. `end`: STOPPED if another host continues the manager."""
 
     def __init__(self, managers: Managers, step: ClaimedStep) -> None:
         self._managers = managers
@@ -125,7 +125,7 @@ class ManagerRunning:
             self._ended.set_result(end)
 
     def _brought_to_its_end(self) -> Ended:
-        """Run object after object until the end is on record. STOPPED: the host leaves the manager."""
+        """Run object after object until the end is stored. STOPPED: the host leaves the manager."""
         is_first = True
         while not self._box.must_leave:
             self._child = str(uuid4())
@@ -209,7 +209,7 @@ class ManagerRunning:
             self._wait_for_people(desk.intent(), pause_after(problem.failures))
 
     def _wait_for_people(self, intent: Intent, seconds: float, *, has_problem: bool = False) -> None:
-        """Wait, but not longer than until people change their wish or clear the problem, or the host leaves."""
+        """Wait, but not longer than until people change the intent or clear the problem, or the host leaves."""
         box = self._box
         box.take()
 
@@ -229,11 +229,11 @@ class ManagerRunning:
             if not patiently(lambda: self._ledger.unstarted(self._ref), self._box):
                 return self._end_of(desk)
             looks += 1
-            self._box.wait(lambda: self._box.must_leave, PAUSES.seconds(looks))  # no event tells about a new run
+            self._box.wait(lambda: self._box.must_leave, PAUSES.seconds(looks))  # no event announces a new run
         return STOPPED
 
     def _end_of(self, desk: Desk) -> Ended:
-        """Return the step's end for a manager whose end is on record."""
+        """Return the step's end for a manager whose end is stored."""
         begun, intent = self._begun().begun, desk.intent()
         values = {"close_reason": begun.close_reason, "counts": desk.counts().model_dump(), "stats": begun.stats}
         result = to_text("result", values, LARGEST_RESULT)

@@ -1,7 +1,7 @@
 """Setbacks: failures in author's code, by job or by phase, and the pauses after failures.
 
 Only progress in the same job or phase makes good for its failures. So a generator with a failing third page is
-noticed although hooks go on, and a hook with a failing job holds up no further job.
+noticed although hooks continue, and a hook with a failing job holds up no further job.
 """
 
 from collections.abc import Collection, Mapping
@@ -17,7 +17,7 @@ PAUSES = (1.0, 2.0, 5.0, 15.0, 60.0)  # seconds after failures without progress
 Record = dict[str, JsonValue]
 MOST_IN_A_ROW = 20  # different jobs' failures without a single reaction: all jobs fail
 ALL_JOBS = "all jobs"
-FRESH_SECONDS = 900.0  # another host goes on with counts of this age; older counts say nothing about the code
+FRESH_SECONDS = 900.0  # another host continues with counts of this age; older counts say nothing about the code
 
 
 @dataclass
@@ -49,14 +49,14 @@ class Setbacks:
     def after(self, progress: Collection[str]) -> Record | None:
         """Return the counts after progress, for the record; None if the record has these counts already.
 
-        `progress`: phases, or jobs with ALL_JOBS. The counts go on record together with the progress: otherwise, the
+        `progress`: phases, or jobs with ALL_JOBS. The counts are stored together with the progress: otherwise, the
         next host would count failures from before the progress.
         """
         remaining = self._without(progress)
         return None if remaining == self._on_record else {"failures": {**remaining}, "at": self._failed_at}
 
     def note_record(self, progress: Collection[str] = ()) -> None:
-        """Take notice that the progress and the counts after it are on record."""
+        """Note that the progress and the counts after it are stored."""
         self.forget(progress)
         self._on_record = dict(self._failures)
 
@@ -71,7 +71,7 @@ class Setbacks:
         self._held.clear()
 
     def take_over(self, record: Mapping[str, Any]) -> None:
-        """Go on with a former host's counts: code that fails always must not begin anew with each host."""
+        """Continue with a previous host's counts: code that fails always must not begin anew with each host."""
         if record:
             self._on_record, self._failed_at = dict(record["failures"]), record["at"]
             if time() - self._failed_at < FRESH_SECONDS:
