@@ -19,7 +19,7 @@ from crawler_lifecycle.domain.naming import archive_name, checked_uid
 from crawler_lifecycle.errors import NotFound, TemporaryError
 from crawler_lifecycle.ports import Archive, Progress, StoredArchive
 
-FLUSH_BYTES = 256 << 20  # the zip is flushed to disk whenever so many bytes of the run's files have been read
+FLUSH_BYTES = 256 << 20  # the zip is flushed to disk after every read of this number of bytes from the run's files
 
 
 class FolderExporter:
@@ -110,7 +110,7 @@ class FolderExporter:
 class _FlushingProgress:
     """Report progress, and flush the file to disk after every FLUSH_BYTES.
 
-    A single flush at the end could take so long that the worker would be taken for dead.
+    A single flush at the end could take long enough for the worker to count as dead.
     """
 
     file: IO[bytes]

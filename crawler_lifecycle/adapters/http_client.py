@@ -1,6 +1,6 @@
 """HTTP client with a time limit for the whole request, however slowly the server answers.
 
-httpx limits single reads and writes, so a server that sends byte after byte would hold a thread for ever. asyncio can
+httpx limits single reads and writes, so a server that sends byte after byte would hold a thread forever. asyncio can
 limit the whole request: name lookup, connection, request and answer. All requests in the process therefore run in an
 event loop with its own thread.
 """

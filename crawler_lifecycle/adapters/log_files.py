@@ -52,7 +52,7 @@ def chunk_of(file: IO[bytes], offset: int, *, ended: bool) -> LogChunk:
 def characters(content: bytes, *, final: bool) -> tuple[str, int]:
     """Return the text, and the number of bytes decoded.
 
-    An incomplete last character is left out; if `final`, a replacement character stands for its bytes.
+    An incomplete last character is left out; if `final`, a replacement character represents its bytes.
     """
     decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
     text = decoder.decode(content, final=final)

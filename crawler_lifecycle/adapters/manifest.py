@@ -38,7 +38,7 @@ class Manifest:
 
     def chunks(self, files: int, size: int) -> Iterator[bytes]:
         """Yield the manifest's JSON; `files` and `size` are the number of files and the sum of their bytes."""
-        # RULE tells readers of the manifest how names are escaped
+        # RULE explains to readers of the manifest how names are escaped
         yield f'{{"count": {files},\n"bytes": {size},\n"names": {json.dumps(RULE)},\n"files": ['.encode()
         yield from _chunks_of(self._files)
         yield b'],\n"skipped": ['

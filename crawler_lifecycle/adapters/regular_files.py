@@ -1,6 +1,6 @@
 """Safe opening of files and folders that a crawler may have replaced by a pipe, link or device.
 
-A reader of a pipe would wait for a writer, perhaps for ever. A link may lead to any file of the machine.
+A reader of a pipe would wait for a writer, possibly forever. A link may lead to any file of the machine.
 """
 
 import errno

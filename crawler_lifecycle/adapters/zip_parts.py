@@ -10,7 +10,7 @@ import os
 import re
 from typing import Protocol
 
-# the archive's manifest tells readers how names are escaped
+# the archive's manifest explains how names are escaped
 RULE = "a byte of a name that not every system takes is % and two hexadecimal digits; percent-decoding gives the name"
 TO_ESCAPE = re.compile(rb'[\x00-\x1f\x7f\\\\:*?"<>|]|%(?=[0-9A-Fa-f]{2})')
 # characters to which `surrogateescape` decodes bytes outside UTF-8, with their escapes

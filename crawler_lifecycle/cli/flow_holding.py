@@ -52,7 +52,7 @@ def _hold(flow: str, hold: str, actor: str | None, state: Path | None, *, as_jso
 @click.option("--drain", is_flag=True, help="Start nothing new, and let the jobs under way end on their own.")
 @click.option("--leave", is_flag=True, help="Cancel all jobs, and leave crawls and steps under way alone.")
 @click.option("--force", is_flag=True, help="End the crawls under way at once, without their grace period.")
-@click.option("--wait", is_flag=True, help="Return with the proof that nothing of FLOW runs any more.")
+@click.option("--wait", is_flag=True, help="Return with the proof that no part of FLOW runs any more.")
 @click.option("--reason", help="Reason for the record.")
 @actor_option
 @standard_options

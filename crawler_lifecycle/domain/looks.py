@@ -98,7 +98,7 @@ class JobLook:
 
     @property
     def removable(self) -> bool:
-        """Return whether the object is present and nothing of the job can run: the object can be deleted."""
+        """Return whether the object is present and no part of the job can run: the object can be deleted."""
         return self.presence is Presence.PRESENT and self.gone
 
     @property

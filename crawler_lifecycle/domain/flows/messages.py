@@ -28,7 +28,7 @@ class SuperviseFlow(Message):
 
     flow_uid: str
     flow_id: str
-    is_cancelled: bool = Field(default=False, description="a cancel by Temporal's tools that is owed")
+    is_cancelled: bool = Field(default=False, description="a pending cancel by Temporal's tools")
 
 
 class FlowSupervised(Message):
@@ -62,8 +62,8 @@ class FlowRef(Message):
 
     uid: str
     epoch: int
-    writes: int = Field(default=0, description="number of the last write that is known to be on record")
-    starts: int = Field(default=0, description="number of the last start of crawls that is known to be on record")
+    writes: int = Field(default=0, description="number of the last write known to be stored")
+    starts: int = Field(default=0, description="number of the last start of crawls known to be stored")
 
 
 class FlowInput(Message):
@@ -154,8 +154,8 @@ class FlowPage(Message):
     starts: int = Field(default=0, description="number of the last start of crawls before the reading")
     row: FlowRow
     rows: PackedRows = NO_ROWS
-    has_more: bool = Field(default=False, description="whether a further page has the members behind the last one")
-    ends: Ends = Field(default=(), description="ends on record that no run tells")
+    has_more: bool = Field(default=False, description="whether a further page has the members after the last one")
+    ends: Ends = Field(default=(), description="stored ends that no run reports")
     runs: Runs = Field(
         default=(),
         description="runs with news for their member's row, also after the member's end, and runs of `tasks_of`",
@@ -189,7 +189,7 @@ class WriteFlow(FlowInput):
     door: int
     was: PackedRows = NO_ROWS
     rows: PackedRows = NO_ROWS
-    after: str = Field(default="", description="ranges: steps whose completion has to be on record before the writing")
+    after: str = Field(default="", description="ranges: steps whose completion has to be stored before the writing")
     state: FlowState | None = Field(default=None, description="the flow's new state")
 
 
@@ -209,7 +209,7 @@ class StartCrawls(FlowInput):
 
     door: int
     starts: tuple[AttemptRef, ...]
-    after: str = Field(default="", description="ranges: steps whose completion has to be on record before `starts`")
+    after: str = Field(default="", description="ranges: steps whose completion has to be stored before `starts`")
 
 
 class CrawlsStarted(Message):
@@ -275,7 +275,7 @@ class RunSteps(FlowInput):
     route: str = Field(description="route of all members in `starts`: queue, module and function")
     starts: tuple[AttemptRef, ...]
     followers: tuple[Follower, ...] = ()
-    after: str = Field(default="", description="ranges: steps whose completion has to be on record before all starts")
+    after: str = Field(default="", description="ranges: steps whose completion has to be stored before all starts")
 
 
 class StepsEnded(Message):

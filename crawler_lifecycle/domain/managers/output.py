@@ -10,7 +10,7 @@ LONGEST_LINE = 1000  # characters
 
 
 def last_lines(former: Sequence[OutputLine], new: Sequence[OutputLine]) -> list[OutputLine]:
-    """Return the last lines. A new line among the former lines comes from a repeated call."""
+    """Return the last lines. A new line among the previous lines comes from a repeated call."""
     known = {(line.at, line.text) for line in former}
     lines = [*former, *(line for line in new if (line.at, line.text) not in known)][-MOST_LINES:]
     rest = MOST_CHARACTERS

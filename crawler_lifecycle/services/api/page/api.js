@@ -96,7 +96,7 @@ const SILENCE = 30_000;
 const SHORTEST = 500;
 const LONGEST = 10_000;
 
-// Follows a stream of events for ever. `told` hears "live", or why it is not, whether that is final, and when the API was
+// Follows a stream of events indefinitely. `told` hears "live", or why it is not, whether that is final, and when the API was
 // last heard; `begun` that the stream is there (again). After `silent` milliseconds without anything the API is away.
 // A hidden tab follows nothing: a browser opens six connections to one address, for all of its tabs together.
 export async function follow(path, { event, told, begun = () => {}, signal, final = [401, 403], silent = SILENCE }) {

@@ -14,7 +14,7 @@ let needs = new AbortController();
 let wasRefused = false; // the token before
 let list = "#/";
 
-// The pages by their addresses; what is in brackets is a name. `place`: what the address says behind it. `list`: the
+// The pages by their addresses; what is in brackets is a name. `place`: the rest of the address. `list`: the
 // address of the list of runs, which `keep` changes.
 const PAGES = [
   [/^\/?$/, "Runs", showRuns],
@@ -163,7 +163,7 @@ document.addEventListener("click", ({ target, clientX, clientY }) => {
   if (Math.hypot(clientX - before.clientX, clientY - before.clientY) < 9) before.link.click();
 });
 
-// What is behind the # says which view is shown.
+// The part after the # selects the view.
 document.querySelector(".skip").addEventListener("click", (event) => {
   event.preventDefault();
   main.focus();

@@ -1,4 +1,4 @@
-// A form in a dialog. An error of `send` is told in the dialog, otherwise the dialog closes.
+// A form in a dialog. An error of `send` is shown in the dialog, otherwise the dialog closes.
 
 import { alertLine, h, say, setText } from "/kit.js";
 

@@ -18,7 +18,7 @@ export function h(name, ...children) {
   return element;
 }
 
-// With what is said behind it, without what is not said.
+// The text with its addition, if there is one.
 export function addressOf(path, values) {
   const query = new URLSearchParams([...values.entries?.() ?? Object.entries(values)].filter(([, value]) => value));
   return query.size ? `${path}?${query}` : path;
@@ -48,7 +48,7 @@ export const press = (button, isPressed) => button.setAttribute("aria-pressed", 
 export const options = (texts, chosen = null) => Object.entries(texts).map(([value, text]) => h("option", { value, selected: value === chosen }, text));
 export const chipGroup = (label, ...children) => h("div.chips", { role: "group", "aria-label": label }, ...children);
 
-// A button's act: its failure is told, and then it can be pressed again.
+// A button's act: its failure is shown, and then it can be pressed again.
 export async function attempt(button, act) {
   button.disabled = true;
   try {
@@ -75,7 +75,7 @@ export const visible = (text) => String(text)
 export function patch(parent, items, key, make, update = () => {}) {
   const known = new Map([...parent.children].map((child) => [child.dataset.key, child]));
   const names = new Map(items.map((item) => [String(key(item)), item]));
-  for (const [name, child] of known) if (!names.has(name)) child.remove(); // first: then nothing else moves, and keeps focus and clicks
+  for (const [name, child] of known) if (!names.has(name)) child.remove(); // first: the others then stay in place, with focus and clicks
   let next = parent.firstElementChild;
   for (const [name, item] of names) {
     const child = known.get(name) ?? make(item);

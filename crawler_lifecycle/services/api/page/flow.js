@@ -132,7 +132,7 @@ export function showFlow({ main, name: id, place, signal }) {
   }
 
   async function askWhy() {
-    const why = await get(`${path}/why`, signal).catch(() => null); // the stream tells what is wrong
+    const why = await get(`${path}/why`, signal).catch(() => null); // the stream reports the problem
     if (signal.aborted) return;
     const ends = (each) => (each.because.length && each.state !== "discarded" ? each.because.flatMap(ends) : [each]);
     const isOld = ({ since }) => !since || Date.now() - Date.parse(since) > HOST_PATIENCE;
@@ -159,11 +159,11 @@ export function showFlow({ main, name: id, place, signal }) {
   }
 
   async function drawLines() {
-    const answer = await get(path, signal).catch(() => null); // the stream tells what is wrong
+    const answer = await get(path, signal).catch(() => null); // the stream reports the problem
     if (answer) fill(lines, answer.timeline.reverse().map(makeLine));
   }
 
-  // `send(verb, body, said)`: asks for it, and looks again. `act` tells what goes wrong, too.
+  // `send(verb, body, said)`: sends the request, and looks again. `act` also shows problems.
   async function send(verb, body, said) {
     const answer = await post(`${path}/${verb}`, body);
     const unchanged = answer.left_out.map((each) => `${each.job} ${each.reason}`);

@@ -3,7 +3,7 @@ import { flowPill, waitInWords } from "/standing.js";
 import { showTable } from "/table.js";
 
 const PAGE = 50;
-const AGAIN = 3000; // no stream tells of all flows
+const AGAIN = 3000; // no stream covers all flows
 
 export function showFlows({ main, place: filter, signal }) {
   const state = filter.get("state");
@@ -45,7 +45,7 @@ export function showFlows({ main, place: filter, signal }) {
 
 const ITEM_BAR = ["completed", "failed", "refused", "cancelled"];
 
-// By items where there are some. While more may come, their number says nothing of the progress.
+// By items where there are some. While more may come, their number does not show the progress.
 function progressOf({ state, counts, total, items }) {
   if (!items) return [h("span.num", `${number(sum(counts, "completed", "cancelled", "discarded"))}/${number(total)}`), bar(counts, JOB_STATES)];
   const over = sum(items, ...ITEM_BAR);

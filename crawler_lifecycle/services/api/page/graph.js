@@ -5,7 +5,7 @@ import { bar, chipGroup, counted, fill, h, JOB_STATES, lasting, number, patch, s
 import { shownReason } from "/standing.js";
 
 const MOST = 1000;
-const ALIKE = [12, 2, 0]; // so many jobs with the same needs and work become one box; 0: those of a layer do
+const ALIKE = [12, 2, 0]; // from this number, jobs with the same needs and work become one box; 0: the jobs of a layer do
 const [HEIGHT, DOWN] = [42, 12]; // of a box, as in style.css, and between boxes
 const SIZES = [[178, 54], [164, 40], [150, 34], [136, 28], [122, 24]]; // widths of a box and of the space to its right: the first that fits
 const MOST_WAYS = 300; // places that lines pass beside boxes
@@ -115,7 +115,7 @@ function unite(order, nodes, opened, alike) {
     const parent = path.slice(0, path.lastIndexOf("/") + 1);
     const key = alike ? [parent + job.title, job.kind, ...new Set(needs.map((need) => keys.get(need) ?? common.get(need)?.first ?? need).sort())].join("\n")
       : `${parent}jobs in layer ${layer + 1}`;
-    const kind = kinds.get(key) ?? { key, first: path, size: 0 }; // the first stands for all: their keys would grow from layer to layer
+    const kind = kinds.get(key) ?? { key, first: path, size: 0 }; // the first represents all: their keys would grow from layer to layer
     kind.size += 1;
     kinds.set(key, kind);
     common.set(path, kind);
@@ -150,7 +150,7 @@ function unite(order, nodes, opened, alike) {
   return units;
 }
 
-// {path, job?, needs}: the jobs, groups that are needed as a whole (a slash behind the path), and what all jobs of a group
+// {path, job?, needs}: the jobs, groups that are needed as a whole (a slash after the path), and what all jobs of a group
 // need (a slash before it).
 function nodesOf(jobs, groups) {
   const nodes = new Map();
@@ -172,7 +172,7 @@ function nodesOf(jobs, groups) {
   return nodes;
 }
 
-// The nearest group around with needs; none behind a need inside of a nearer group.
+// The nearest group around with needs; none after a need inside of a nearer group.
 function gateOf(path, deps, groups) {
   for (let end = path.lastIndexOf("/"); end > 0; end = path.lastIndexOf("/", end - 1)) {
     const group = path.slice(0, end);

@@ -2,7 +2,7 @@ import { chipGroup, choice, drawChips, emptyLine, fill, get, h, inWords, JOB_STA
 import { reasonInWords, shownReason } from "/standing.js";
 import { makeGrid } from "/table.js";
 
-const MOST = 100; // lines at first, and so many more each time
+const MOST = 100; // lines at first, and this many more each time
 const ENDED = ["cancelled", "discarded", "retryable"];
 const OPEN = ["suspended", "available", "scheduled", "executing", "retryable"];
 

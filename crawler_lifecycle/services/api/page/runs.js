@@ -92,7 +92,7 @@ export function showRuns({ main, place: filter, keep, signal }) {
 
   async function goOlder() {
     if (pushed) await load();
-    if (pushed) return; // it could not be read; that is told
+    if (pushed) return; // it could not be read, and the page says so
     pages.push(next);
     load();
   }

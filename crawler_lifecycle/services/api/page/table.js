@@ -4,7 +4,7 @@ import { attempt, emptyLine, fill, h, isOpen, listen, patch, pauseAfter, say, sk
 
 // A list whose lines stay. `columns`: {heading: cell of an item}, or {"heading|class": cell}.
 // `below(item)`: what is shown under its line, if anything. Each item has a `key`, and may have a `look` for its line.
-// `orders`: {heading: order}; `sort(order)` hears that somebody wants it, `show` is told which one it is.
+// `orders`: {heading: order}; `sort(order)` is called when somebody chooses an order, `show` gets the chosen order.
 export function makeGrid(kind, columns, { below = () => null, orders = {}, sort } = {}) {
   const names = Object.keys(columns).map((name) => name.split("|"));
   const heads = names.map(([name, kind]) => (name ? h("th", { scope: "col", class: kind }, orders[name] ? h("button", () => sort(orders[name]), name) : name) : h("td")));
@@ -27,7 +27,7 @@ export function makeGrid(kind, columns, { below = () => null, orders = {}, sort 
   return { element: h(`table.list.${kind}`, h("thead", h("tr", heads)), body), show };
 }
 
-// A grid of what no stream tells of. `read(cursor)` returns the items, and the cursor of the next page. Only the latest
+// A grid of items without a stream. `read(cursor)` returns the items, and the cursor of the next page. Only the latest
 // answer is shown, or `none`.
 export function makeTable({ columns, read, none, signal, kind = "boxed", again = 5000 }) {
   const pages = [null]; // the cursors of the pages up to this one

@@ -69,7 +69,7 @@ export function utc(iso) {
   return `${day} ${year}, ${clock} UTC`;
 }
 
-// A duration that goes on until `until`, or for ever: see `tick`.
+// A duration that grows until `until`, or indefinitely: see `tick`.
 export const lasting = (since, until) => since && h("span.num", { dataset: until ? {} : { since } },
   duration((until ? new Date(until) : new Date()) - new Date(since)));
 
@@ -132,7 +132,7 @@ export function taskCount(tasks) {
 
 export const cause = (name) => CAUSES[name] ?? name.replaceAll("_", " ");
 
-// What a list says of an address with a status that does not exist; nothing of a right one.
+// A list's message for an address with an unknown status; none for a known status.
 export function unknownStatus(noun, given, known) {
   const wrong = given.find((each) => !known.includes(each));
   return wrong === undefined ? "" : `There is no ${noun} "${wrong}".`;
