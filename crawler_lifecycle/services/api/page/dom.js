@@ -18,7 +18,7 @@ export function h(name, ...children) {
   return element;
 }
 
-// The text with its addition, if there is one.
+// The path, with a query of the values that are set.
 export function addressOf(path, values) {
   const query = new URLSearchParams([...values.entries?.() ?? Object.entries(values)].filter(([, value]) => value));
   return query.size ? `${path}?${query}` : path;

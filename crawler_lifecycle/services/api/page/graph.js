@@ -172,7 +172,7 @@ function nodesOf(jobs, groups) {
   return nodes;
 }
 
-// The nearest group around with needs; none after a need inside of a nearer group.
+// The nearest group around the path with needs; none if a need lies inside of a nearer group.
 function gateOf(path, deps, groups) {
   for (let end = path.lastIndexOf("/"); end > 0; end = path.lastIndexOf("/", end - 1)) {
     const group = path.slice(0, end);
