@@ -2,7 +2,7 @@
 
 The file is TOML with a table `[crawlers.NAME]` for every crawler, with the fields of `contract.deployment.Crawler`, and
 a table `[managers.NAME]` for every crawl manager that other machines may start, with the fields of `ManagerEntry`.
-In `command`, `{python}` means the service's own Python, and `{catalogue_folder}` for the file's folder; other
+In `command`, `{python}` means the service's own Python, and `{catalogue_folder}` means the file's folder; other
 braces stay.
 """
 

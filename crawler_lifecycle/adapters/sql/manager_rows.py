@@ -53,7 +53,7 @@ def waiting_of(row: Row[Any]) -> Waiting:
 
 
 def place_of(item: Waiting) -> int:
-    """Return the place of an item as `waiting_of` has returned the item."""
+    """Return the place of an item that `waiting_of` has returned."""
     if item.is_delayed:
         return DELAYED
     return ADDED if item.origin is Origin.ADDED or item.tries else GENERATED

@@ -53,7 +53,7 @@ class StepContexts(OnFlows):
 
     @snapshot
     def source(self, connection: Connection, flow_uid: str, path: str) -> Source | None:
-        """Return the source for a path. A graft's path means its group."""
+        """Return the source for a path. A graft's path selects its group."""
         head = self.head(connection, flow_uid)
         if head.last_group:
             all_groups = read_groups(connection, head.id)
