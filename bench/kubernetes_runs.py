@@ -1,6 +1,6 @@
 """How many runs can change every half minute until looks fall behind, and the CPU time per look.
 
-Before the looks of so many runs, the floor is measured in as many bare workflows on the same server.
+Before the looks of that many runs, the floor is measured in as many bare workflows on the same server.
 """
 
 import asyncio

@@ -24,7 +24,7 @@ IN_A_STATEMENT = 1000
 
 
 def put_ends_on_record(database: Database, flow: Flow, ends: int) -> None:
-    """Put a manager on record. All its jobs have ended during an outage."""
+    """Store a manager. All its jobs have ended during an outage."""
     with database.transaction() as tx:
         number = tx.scalar(select(flows.c.id).where(flows.c.uid == flow.uid))
         tx.execute(flows.update().where(flows.c.id == number).values(last_member=ends))

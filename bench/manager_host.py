@@ -1,6 +1,6 @@
 """Main for a managers' host with faked runs: `python -m bench.manager_host URL STEPS FIGURES`.
 
-A start is answered at once, and its run's end is on record a moment later. `STEPS`: file with a supervisor's message in
+A start is answered at once, and its run's end is stored a moment later. `STEPS`: file with a supervisor's message in
 each line; `FIGURES`: file for figures, at the last manager's end.
 """
 
@@ -40,7 +40,7 @@ END = update(manager_attempts).where(
 
 
 class FakedRuns:
-    """Runs without a life: they end after their start. Ends go on record together, with a single statement."""
+    """Runs without a life: they end after their start. Ends are stored together, with a single statement."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

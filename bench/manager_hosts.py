@@ -65,7 +65,7 @@ def hosted(
     prepare: Callable[[Database, Flow], None] | None = None,
     url: str | None = None,
 ) -> Iterator[Hosted]:
-    """Host managers, given by name, class and number of sets. `prepare`: puts more about a flow on record before.
+    """Host managers, given by name, class and number of sets. `prepare`: stores more about a flow before.
 
     `url`: of an empty database; default: SQLite.
     """

@@ -38,7 +38,7 @@ class WithCursor(Repeating):
 
 
 class Gated(Repeating):
-    """The same, behind a gate: no job starts before the file is there."""
+    """The same, after a gate: no job starts before the file is there."""
 
     name = "gated"
     loop_mode = 2

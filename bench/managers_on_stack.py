@@ -41,7 +41,7 @@ def on_a_stack(scale: Scale, plays: Sequence[Played]) -> list[Row]:
 
 
 async def one_by_one(_: Stack, control: Control, scale: Scale) -> Row:
-    """Let a manager crawl in sequence, and measure from a run's end on record to the next start."""
+    """Let a manager crawl in sequence, and measure from the stored end of a run to the next start."""
     jobs = scale.managed_jobs
     given = definition(manager_steps.Repeating, "chain", "--sets", str(2 * jobs), "--max-running-jobs", "1")
     began = time.monotonic()

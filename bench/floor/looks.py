@@ -25,7 +25,7 @@ class BareLooks:
 
 
 async def bare_looks(environment: Mapping[str, str], server: psutil.Process, workflows: int) -> BareLooks:
-    """Measure bare looks by so many workflows at once, on the same server as the service with this environment."""
+    """Measure bare looks by that many workflows at once, on the same server as the service with this environment."""
     looks = min(MOST_LOOKS_OF_ONE, max(FEWEST_LOOKS, MOST_LOOKS // workflows))
     async with floor(environment, server) as bare:
         measured = await bare.round(LOOK * looks, workflows)
