@@ -10,6 +10,8 @@ from datetime import datetime, timedelta
 FIBONACCI_MINUTES = (1, 2, 3, 5, 8)  # pauses between the first looks
 STEADY_MINUTES = 15  # pause between all later looks
 FIRST_STEADY_LOOK = len(FIBONACCI_MINUTES)  # number of the first look with the long pause after it
+SHORTEST_OUTAGE_PAUSE = timedelta(seconds=15)  # from a look that could not observe the cluster to the next look
+OUTAGE_PAUSE_SHARE = 0.25  # of the outage: a lasting problem soon has the paced looks only
 SHORTEST_NUDGE_GAP = timedelta(seconds=1)  # from the end of a look to a look for a nudge
 # The gap is at least ten times as long as the last look took. Without the gap, a big run whose tasks keep ending would
 # look all the time.
@@ -37,6 +39,11 @@ def next_look(anchor: datetime, number: int, now: datetime) -> int:
     while look_time(anchor, number) <= now:
         number += 1
     return number
+
+
+def look_in_outage(unseen_since: datetime, now: datetime) -> datetime:
+    """Return when to look again while looks cannot observe the cluster: the longer the outage, the longer the pause."""
+    return now + max(SHORTEST_OUTAGE_PAUSE, OUTAGE_PAUSE_SHARE * (now - unseen_since))
 
 
 def earliest_nudged_look(last_look_ended: datetime, last_look_took: timedelta) -> datetime:

@@ -10,8 +10,9 @@ from crawler_lifecycle.activities.histories import HistoryActivities
 from crawler_lifecycle.contract.lifecycle import Carried, Stage
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.contract.steps.deployment import StartRun
+from crawler_lifecycle.contract.steps.looks import Differences
 from crawler_lifecycle.contract.steps.run import RunPlan
-from crawler_lifecycle.domain.pacing import look_time, next_look
+from crawler_lifecycle.domain.pacing import look_in_outage, look_time, next_look
 from crawler_lifecycle.workflows.in_the_task import at_once
 from crawler_lifecycle.workflows.looks import LookResult, look
 from crawler_lifecycle.workflows.options import BRIEF, ONCE, WRITE
@@ -54,11 +55,12 @@ async def reconcile(watch: Watch, carried: Carried, started_at: datetime | None 
 
 @dataclass
 class Pace:
-    """When looks are due: at paced times from the anchor on, and where the last look asked for a further look."""
+    """When looks are due: at paced times from the anchor on, and earlier if the last look needs a further look."""
 
     anchor: datetime
     number: int  # of the next look that is due by the pacing; nudges cause looks in between
-    recheck_at: datetime | None  # None: the last look asked for no further look
+    recheck_at: datetime | None  # None: the last look needs no further look
+    unseen_since: datetime | None = None  # since this time no look could observe the cluster; None: the last look could
 
     @property
     def paced(self) -> datetime:
@@ -76,6 +78,15 @@ class Pace:
         """Advance to the next paced look if the present look is a paced look."""
         if workflow.now() >= self.paced:
             self.number = next_look(self.anchor, self.number + 1, workflow.now())
+
+    def end_look(self, differences: Differences) -> None:
+        """Note when a further look is needed. An unknown look has answered its nudge, so no other nudge may follow."""
+        now = workflow.now()
+        self.unseen_since = None if differences.known else self.unseen_since or now
+        times = [look_in_outage(self.unseen_since, now)] if self.unseen_since else []
+        if differences.recheck_seconds is not None:
+            times.append(now + timedelta(seconds=differences.recheck_seconds))
+        self.recheck_at = min(times, default=None)
 
     def carried(self, plan: RunPlan) -> Carried:
         return Carried(plan=plan, anchor=self.anchor, look_number=self.number, recheck_at=self.recheck_at)
@@ -98,12 +109,8 @@ async def _look_when_due(watch: Watch, plan: RunPlan, pace: Pace) -> LookResult 
     pace.begin_look()
     watch.show(Stage.RECONCILIATION, "the cluster's answer", plan, pace.paced)
     result = await look(plan.run, pace.paced)
-    pace.recheck_at = _in_seconds(result.differences.recheck_seconds)
+    pace.end_look(result.differences)
     return result
-
-
-def _in_seconds(seconds: float | None) -> datetime | None:
-    return None if seconds is None else workflow.now() + timedelta(seconds=seconds)
 
 
 async def _start_run(plan: RunPlan, started_at: datetime | None) -> datetime:

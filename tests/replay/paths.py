@@ -188,6 +188,9 @@ RUN_PATHS = {
     "unwanted_in_a_stop": Path(
         lambda: Script(alive=lambda look: 0, unwanted=lambda look: "0" if look < 3 else ""), stop={}
     ),
+    "looked_while_the_cluster_was_away": Path(
+        lambda: Script(alive=lambda look: 1 if look < 8 else 0, known=lambda look: look in (1, 8))
+    ),
     "written_too_late": Path(
         lambda: Script(
             alive=lambda look: 1 if look < 4 else 0,

@@ -156,9 +156,9 @@ async def test_a_cluster_that_cannot_be_told_to_stop_is_looked_at_all_the_same(p
 
 
 async def test_a_day_in_which_the_cluster_cannot_be_seen(play: Play) -> None:
-    script = Script(known=lambda look: look > 100, alive=lambda look: 1 if look <= 101 else 0)
+    script = Script(known=lambda look: look > 120, alive=lambda look: 1 if look <= 121 else 0)
     async with play(script) as stage:
         assert (await (await stage.start(BOOKS)).result())["status"] == "COMPLETED"
     closed = script.inputs("count_alive_tasks")
-    assert [step.known for step in closed[:100]] == [False] * 100
-    assert closed[99].next_look_at - closed[0].next_look_at > timedelta(hours=23)
+    assert [step.known for step in closed[:120]] == [False] * 120
+    assert closed[119].next_look_at - closed[0].next_look_at > timedelta(hours=23)

@@ -57,6 +57,17 @@ async def test_a_look_may_ask_for_an_earlier_next_one_and_moves_no_other(play: P
     assert_close(minutes_of_looks(history), [1, 3, 4, 6, 11, 11 + 8, 34])
 
 
+async def test_looks_that_cannot_observe_the_cluster_are_repeated_soon_and_then_ever_later(play: Play) -> None:
+    script = Script(alive=lambda look: 1 if look < 12 else 0, known=lambda look: look == 1 or look >= 10)
+    async with play(script) as stage:
+        handle = await stage.start(REQUEST)
+        await handle.result()
+        minutes = minutes_of_looks(await handle.fetch_history())
+    seconds = [60 * (minute - minutes[1]) for minute in minutes[1:]]
+    outage = [0, 15, 30, 45, 60, 75, 93.75, 117.19, 146.48]  # from 60 seconds on, each pause is a quarter of the outage
+    assert seconds == pytest.approx([*outage, 180, 480], abs=3), "no paced look moves"
+
+
 async def test_the_database_knows_when_the_next_look_is_due(play: Play) -> None:
     script = Script(alive=lambda look: 1 if look < 4 else 0)
     async with play(script) as stage:
