@@ -3,9 +3,12 @@
 Labels have few values: no metric names a run, a crawler or an address.
 """
 
+from importlib.metadata import version
+
 from prometheus_client import Counter, Gauge, Histogram
 
 SECONDS = (0.001, 0.005, 0.02, 0.1, 0.5, 1, 2, 5, 10, 30)  # buckets for statements and requests
+LONG_SECONDS = (1, 2, 5, 10, 30, 60, 120, 300, 900, 3600)  # buckets for starts and stops
 
 STATEMENT_SECONDS = Histogram(
     "crawler_database_statement_seconds", "Time of a statement, also of a failed one", ["kind"], buckets=SECONDS
@@ -17,3 +20,29 @@ CONTENDED = Counter(
 )
 CONNECTIONS = Gauge("crawler_database_connections", "Connections to the database that are in use")
 CONNECTION_LIMIT = Gauge("crawler_database_connection_limit", "Largest number of connections to the database")
+CLUSTER_SECONDS = Histogram(
+    "crawler_kubernetes_request_seconds", "Time until the API server's answer began", ["method"], buckets=SECONDS
+)
+CLUSTER_ANSWERS = Counter(
+    "crawler_kubernetes_answers", "Answers by the API server, by status; `none`: no answer", ["method", "status"]
+)
+WATCH_FAILURES = Counter("crawler_kubernetes_watch_failures", "Streams of changes that failed and began again")
+RUNS_ENDED = Counter("crawler_runs_ended", "Ends of runs", ["status", "reason"])
+START_SECONDS = Histogram(
+    "crawler_run_start_seconds", "From the request for a run, or its reopening, to its start", buckets=LONG_SECONDS
+)
+STOP_SECONDS = Histogram(
+    "crawler_run_stop_seconds", "From the first stop request to the end with proof", buckets=LONG_SECONDS
+)
+REFUSED_CALLERS = Counter(
+    "http_refused_callers",
+    "Requests that an HTTP service refused by status: 401 for an unknown token, 429 for too many",
+    ["status"],
+)
+DISK_FREE = Gauge("crawler_disk_free_bytes", "Free bytes on the disk with the folder, at the last check", ["folder"])
+BUILD = Gauge("crawler_build_info", "1; the label names the program's version", ["version"])
+
+
+def show_build() -> None:
+    """Set the metric with the version; every process calls this at its start."""
+    BUILD.labels(version("crawler-lifecycle")).set(1)

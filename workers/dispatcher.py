@@ -10,6 +10,7 @@ from crawler_lifecycle.services.background import loop_in_thread
 from crawler_lifecycle.services.dispatcher import Dispatcher
 from crawler_lifecycle.services.flow_metrics import FlowMetrics
 from crawler_lifecycle.services.line_metrics import LineMetrics
+from crawler_lifecycle.services.run_metrics import RunMetrics
 
 
 async def main(parts: Parts, stopped: asyncio.Event) -> None:
@@ -28,6 +29,7 @@ async def main(parts: Parts, stopped: asyncio.Event) -> None:
         async with health.served(parts.settings.health, needs, dispatcher.pulses) as health_server:
             if health_server is not None:
                 health_server.metrics.register(LineMetrics(parts.store.limits.all))
+                health_server.metrics.register(RunMetrics(parts.store.records.figures))
                 health_server.metrics.register(FlowMetrics(parts.store.flow_records.figures))
             await loop_in_thread(partial(dispatcher.run, interval=interval), stopped)
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from crawler_lifecycle.errors import NotReady
+from crawler_lifecycle.metrics import DISK_FREE
 
 PROBE = bytes(256 * 1024)  # content of a test file; an empty file would reveal no quota
 ENOUGH = 64 << 20  # bytes; a disk with less free space is reported
@@ -41,6 +42,7 @@ def _room_in(folder: Path) -> int:
     except OSError as error:
         raise NotReady(f"nothing can be written in {folder} ({error.strerror or error}): make room there") from error
     room = free.f_bavail * free.f_frsize
+    DISK_FREE.labels(folder.name).set(room)
     if room < ENOUGH:
         raise NotReady(f"only {room >> 20} MiB are free in {folder}: make room there before nothing can be written")
     return room

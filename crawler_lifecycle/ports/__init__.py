@@ -64,6 +64,7 @@ from crawler_lifecycle.ports.records import (
     ExpiredClaims,
     Findings,
     Records,
+    RunFigures,
     SaturatedRuns,
     ScheduledRun,
 )

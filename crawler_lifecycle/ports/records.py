@@ -18,7 +18,7 @@ from crawler_lifecycle.contract.records import (
 )
 from crawler_lifecycle.contract.run_filter import ALL_RUNS, RunFilter
 from crawler_lifecycle.contract.schedules import ScheduleCommand
-from crawler_lifecycle.contract.states import ListedStatus, TaskStatus
+from crawler_lifecycle.contract.states import ListedStatus, RunStatus, TaskStatus
 from crawler_lifecycle.contract.task_order import TaskOrder
 from crawler_lifecycle.domain.audit.subjects import AuditedRun
 
@@ -57,6 +57,18 @@ class SaturatedRuns:
 
     total: int
     longest: list[RunSummary]  # the longest wait first; a limited number
+
+
+@dataclass(frozen=True, slots=True)
+class RunFigures:
+    """Numbers over the open runs and the pending exports, for metrics. A time is None if there is no such run."""
+
+    open: Mapping[RunStatus, int]
+    queued_since: datetime | None  # of the first run that waits for a permit and is not paused
+    looked_at: datetime | None  # the oldest last look at an open run
+    look_due_at: datetime | None  # the oldest due time of a look
+    pending_exports: int  # runs that are over, with an end that is not announced or archived yet
+    export_pending_since: datetime | None
 
 
 class Records(Protocol):
@@ -131,6 +143,8 @@ class Records(Protocol):
         """
 
     def summaries(self, run_ids: Sequence[int]) -> list[RunSummary]: ...
+
+    def figures(self) -> RunFigures: ...
 
     def notices_of(self, run_ids: Sequence[int]) -> list[Notice]:
         """Return these runs' stored notices, oldest first."""

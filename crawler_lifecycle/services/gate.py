@@ -10,6 +10,7 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from crawler_lifecycle.metrics import REFUSED_CALLERS
 from crawler_lifecycle.services.json_bodies import BODY, refuse_body
 from crawler_lifecycle.services.problems import problem
 
@@ -76,6 +77,7 @@ class Gate:
         token, is_open = _bearer_token(headers), scope["path"] in self.open_paths
         refusal = self.check_caller(token, scope) if token or not is_open else None
         if refusal is not None and not is_open:
+            REFUSED_CALLERS.labels(str(refusal.status_code)).inc()
             return refusal
         encoding = headers.get("content-encoding", "identity").lower()
         if encoding != "identity":

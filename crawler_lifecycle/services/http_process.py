@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import uvicorn
 
 from crawler_lifecycle.errors import LifecycleError, NotReady
+from crawler_lifecycle.metrics import show_build
 from crawler_lifecycle.services.hiding import hide_process
 
 DRAIN_SECONDS = 20  # time for open requests when the process ends
@@ -22,6 +23,7 @@ def run(name: str, serve: Callable[[], None], document: Callable[[], Mapping[str
         sys.stdout.write(json.dumps(document(), indent=2) + "\n")
         return 0
     hide_process()
+    show_build()
     try:
         serve()
     except LifecycleError as error:

@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 from crawler_lifecycle import configuration, logs
 from crawler_lifecycle.bootstrap.parts import Parts
 from crawler_lifecycle.errors import LifecycleError
+from crawler_lifecycle.metrics import show_build
 from crawler_lifecycle.services.background import in_background
 from crawler_lifecycle.services.disk import DiskWatch
 from crawler_lifecycle.services.hiding import forget_secrets, hide_process
@@ -29,6 +30,7 @@ def run(main: Main, *, needs_variables: bool = False) -> NoReturn:
     `needs_variables`: the process reads its secrets from the environment again, for clients in authors' functions.
     """
     hide_process()
+    show_build()
     try:
         settings = configuration.load()
         logs.configure(settings.log.format, settings.log.level)

@@ -14,7 +14,15 @@ from typing import Annotated, Self
 
 from fastapi import APIRouter, Depends, FastAPI, Header, Query, Request, Response, Security, params
 from fastapi.security import HTTPBearer
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    REGISTRY,
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    generate_latest,
+)
 from starlette.exceptions import HTTPException
 
 from crawler_lifecycle.adapters.catalogue import Catalogue
@@ -270,7 +278,7 @@ def readyz(service: CurrentService, request: Request) -> Health:
 @health_router.get("/metrics", include_in_schema=False, dependencies=SCRAPING)
 def metrics(service: CurrentService) -> Response:
     service.disk_problem.set(service.disks.has_problem)
-    return Response(generate_latest(service.metrics), media_type=CONTENT_TYPE_LATEST)
+    return Response(generate_latest(REGISTRY) + generate_latest(service.metrics), media_type=CONTENT_TYPE_LATEST)
 
 
 @asynccontextmanager

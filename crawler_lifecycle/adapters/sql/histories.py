@@ -9,7 +9,7 @@ from crawler_lifecycle.adapters.sql.manager_runs import tell_end
 from crawler_lifecycle.adapters.sql.pages import ROWS_IN_A_PAGE
 from crawler_lifecycle.adapters.sql.reading import run_record, run_row
 from crawler_lifecycle.adapters.sql.run_creation import RunCreation
-from crawler_lifecycle.adapters.sql.schema import histories, task_histories
+from crawler_lifecycle.adapters.sql.schema import histories, history_logs, task_histories
 from crawler_lifecycle.adapters.sql.transactions import (
     RUN,
     fence,
@@ -23,16 +23,24 @@ from crawler_lifecycle.adapters.sql.transactions import (
 from crawler_lifecycle.contract.crawl_result import CrawlResult
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.requests import KeptRequest
-from crawler_lifecycle.contract.states import ALIVE, ExportState, RunStatus, TaskStatus
+from crawler_lifecycle.contract.states import ALIVE, ExportState, Intent, RunStatus, TaskStatus
 from crawler_lifecycle.contract.steps.run import RunRef
 from crawler_lifecycle.domain.crawl_results import summed
 from crawler_lifecycle.domain.naming import MAIN_TASK
-from crawler_lifecycle.domain.outcome import in_a_sentence
+from crawler_lifecycle.domain.outcome import SENTENCES, in_a_sentence
 from crawler_lifecycle.domain.outcome_words import outcome_word
 from crawler_lifecycle.domain.reasons import DISPATCHER
 from crawler_lifecycle.errors import Conflict, Fenced, NotFound
+from crawler_lifecycle.metrics import RUNS_ENDED, START_SECONDS, STOP_SECONDS
 from crawler_lifecycle.ports import LookEnd, RunState
 
+STOP, FORCE_STOP = "stop", "force stop"  # events of timeline lines
+STOP_EVENTS = (STOP, FORCE_STOP)
+FIRST_STOP = select(func.min(history_logs.c.at)).where(
+    history_logs.c.history_id == bindparam("of_run"),
+    history_logs.c.event.in_(STOP_EVENTS),
+    history_logs.c.at >= bindparam("of_since", type_=history_logs.c.at.type),  # a reopened run had earlier stops
+)
 # columns' values for a run without a wait, and for a run's end
 NOT_WAITING = {"waiting_cause": None, "waiting_since": None, "waiting_message": None, "held_by": None}
 ENDING = {"export_state": ExportState.PENDING, "next_look_at": None, **NOT_WAITING}
@@ -87,12 +95,20 @@ class Histories(RunCreation):
     def has_note(self, connection: Connection, run: RunRef, key: str) -> bool:
         return is_logged(connection, run, key)
 
-    @transaction
-    def mark_started(self, tx: Connection, run: RunRef, started_at: datetime | None = None) -> RunRecord:
+    def mark_started(self, run: RunRef, started_at: datetime | None = None) -> RunRecord:
         """Turn INITIALIZING to PROCESSING. The present time replaces a missing or impossible `started_at`."""
+        record, is_new = self._mark_started(run, started_at)
+        if is_new and record.started_at is not None:
+            START_SECONDS.observe((record.started_at - record.begun_at).total_seconds())
+        return record
+
+    @transaction
+    def _mark_started(self, tx: Connection, run: RunRef, started_at: datetime | None) -> tuple[RunRecord, bool]:
+        """Return the run, and whether this call was the first."""
         fence(tx, run)
         row, now = run_row(tx, run.run_id), self._db.clock()
-        if row.status is RunStatus.INITIALIZING:
+        is_new = row.status is RunStatus.INITIALIZING
+        if is_new:
             is_possible = started_at is not None and row.begun_at <= started_at <= now
             values = {"status": RunStatus.PROCESSING, "started_at": started_at if is_possible else now, **NOT_WAITING}
             tx.execute(RUN, {"of_run": run.run_id, **values})
@@ -100,7 +116,7 @@ class Histories(RunCreation):
                 tx.execute(_update_of_queued_tasks(run.run_id).values(cause=DISPATCHER, cause_since=now))
             line = {"at": now, "event": "started", "message": "the main job has started"}
             log(tx, run, f"started:{row.end_number}", line)
-        return run_record(tx, run.run_id)
+        return run_record(tx, run.run_id), is_new
 
     @transaction
     def mark_waiting(self, tx: Connection, run: RunRef, cause: str | None, message: str | None) -> datetime | None:
@@ -134,21 +150,35 @@ class Histories(RunCreation):
         rows = tx.execute(LOOK_END, {"of_run": run.run_id}).all()
         return LookEnd({row.status: row.tasks for row in rows}, rows[0].waiting_cause, rows[0].admitted_at)
 
-    @transaction
-    def close(self, tx: Connection, run: RunRef, status: RunStatus, reason: str) -> RunRecord:
+    def close(self, run: RunRef, status: RunStatus, reason: str) -> RunRecord:
         """Write the run's end. A run that is over keeps its first end. Raise Conflict while a task is alive."""
+        record, is_new, stop_asked_at = self._close(run, status, reason)
+        if is_new:
+            RUNS_ENDED.labels(status, reason if reason in SENTENCES else "other").inc()
+            if stop_asked_at is not None:  # the time is from another machine, whose clock may be ahead
+                STOP_SECONDS.observe(max(0.0, (self._db.clock() - stop_asked_at).total_seconds()))
+        return record
+
+    @transaction
+    def _close(
+        self, tx: Connection, run: RunRef, status: RunStatus, reason: str
+    ) -> tuple[RunRecord, bool, datetime | None]:
+        """Return the run, whether this call was the first, and when the first stop was requested."""
         fence(tx, run)
         row = run_row(tx, run.run_id)
-        if not row.status.is_over:
+        is_new, stop_asked_at = not row.status.is_over, None
+        if is_new:
             _refuse_while_a_task_is_alive(tx, run.run_id)
             now, number = self._db.clock(), row.end_number + 1
             values = {"status": status, "reason": reason, "finished_at": now, "end_number": number, **ENDING}
+            if row.intent is not Intent.RUN:
+                stop_asked_at = tx.scalar(FIRST_STOP, {"of_run": run.run_id, "of_since": row.begun_at})
             values |= _account(tx, run.run_id, status, reason)
             tx.execute(RUN, {"of_run": run.run_id, **values})
             if row.flow_manager is not None:
                 tell_end(tx, row, values)
             log(tx, run, f"ended:{number}", {"at": now, "event": "ended", "message": in_a_sentence(status, reason)})
-        return run_record(tx, run.run_id)
+        return run_record(tx, run.run_id), is_new, stop_asked_at
 
 
 def _update_of_queued_tasks(run_id: int) -> Update:

@@ -17,6 +17,7 @@ from crawler_lifecycle.adapters.sql.reading import (
     task_records,
     with_explanations,
 )
+from crawler_lifecycle.adapters.sql.run_figures import run_figures
 from crawler_lifecycle.adapters.sql.run_lists import counts_of_runs, page_of_runs, saturated_runs, summaries_of
 from crawler_lifecycle.adapters.sql.schema import (
     exports,
@@ -45,7 +46,7 @@ from crawler_lifecycle.contract.schedules import ScheduleCommand
 from crawler_lifecycle.contract.states import ListedStatus, TaskStatus
 from crawler_lifecycle.contract.task_order import TaskOrder
 from crawler_lifecycle.errors import NotFound, Removed, TemporaryError
-from crawler_lifecycle.ports import SaturatedRuns, ScheduledRun
+from crawler_lifecycle.ports import RunFigures, SaturatedRuns, ScheduledRun
 
 runs = histories.c
 MOST_COMMANDS = 20  # latest commands for a schedule
@@ -209,6 +210,10 @@ class LiveChanges(OnDatabase):
     @reading
     def summaries(self, connection: Connection, run_ids: Sequence[int]) -> list[RunSummary]:
         return summaries_of(connection, run_ids)
+
+    @reading
+    def figures(self, connection: Connection) -> RunFigures:
+        return run_figures(connection)
 
     @reading
     def notices_of(self, connection: Connection, run_ids: Sequence[int]) -> list[Notice]:

@@ -5,7 +5,7 @@ from typing import Any
 
 from sqlalchemy import Connection, update
 
-from crawler_lifecycle.adapters.sql.histories import NOT_WAITING
+from crawler_lifecycle.adapters.sql.histories import FORCE_STOP, NOT_WAITING, STOP
 from crawler_lifecycle.adapters.sql.nudges import claim_nudge_for_change
 from crawler_lifecycle.adapters.sql.reading import own_row, run_record, run_row
 from crawler_lifecycle.adapters.sql.schema import histories
@@ -16,8 +16,6 @@ from crawler_lifecycle.contract.states import Intent, RunStatus, StopPhase
 from crawler_lifecycle.contract.steps.run import RunRef
 from crawler_lifecycle.errors import Over
 
-STOP, FORCE_STOP = "stop", "force stop"  # events of timeline lines
-STOP_EVENTS = (STOP, FORCE_STOP)
 OF_A_FLOW = "flow"  # door of stops that a flow asks for
 
 

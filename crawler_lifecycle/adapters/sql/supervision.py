@@ -11,11 +11,10 @@ from uuid import uuid4
 from sqlalchemy import Column, Connection, Row, Select, and_, func, select, update
 
 from crawler_lifecycle.adapters.sql.attempts import NO_RETRIES_YET, keep_former_attempts, next_attempt
-from crawler_lifecycle.adapters.sql.histories import NOT_WAITING
+from crawler_lifecycle.adapters.sql.histories import NOT_WAITING, STOP_EVENTS
 from crawler_lifecycle.adapters.sql.manager_runs import tell_reopening
 from crawler_lifecycle.adapters.sql.reading import own_row, run_record, run_row
 from crawler_lifecycle.adapters.sql.schema import histories, history_logs, task_histories
-from crawler_lifecycle.adapters.sql.stops import STOP_EVENTS
 from crawler_lifecycle.adapters.sql.transactions import OnDatabase, fence, lock_run, log, reading, transaction
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.requesters import Requester

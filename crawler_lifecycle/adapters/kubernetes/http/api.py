@@ -19,6 +19,7 @@ from crawler_lifecycle.adapters.kubernetes.http import answers
 from crawler_lifecycle.adapters.kubernetes.http.connection import ACCESS_FAILED, NOT_REACHED, Access, Connection
 from crawler_lifecycle.adapters.kubernetes.http.server_clock import ServerClock
 from crawler_lifecycle.adapters.kubernetes.http.time_limits import Limits, limits_of
+from crawler_lifecycle.metrics import CLUSTER_ANSWERS, CLUSTER_SECONDS
 from crawler_lifecycle.settings.cluster import longest_request
 
 JSON = "application/json"
@@ -213,7 +214,7 @@ class Api:
         all_headers = {**headers, "Content-Type": JSON} if body is not None else headers
         may_renew, timeout = True, (limits.connect, limits.silence)
         while True:
-            connection = self._connection
+            connection, began_at = self._connection, time.monotonic()
             try:
                 if method == "POST":  # needs a time limit for its body, see `Connection.post`
                     answer = connection.post(target, all_headers, body, timeout)
@@ -221,6 +222,8 @@ class Api:
                     answer = connection.request(method, target, all_headers, body, timeout)
             except ACCESS_FAILED as error:
                 raise self._unreached(method, path, error) from error
+            CLUSTER_SECONDS.labels(method).observe(time.monotonic() - began_at)
+            CLUSTER_ANSWERS.labels(method, str(answer.status)).inc()
             self.clock.set(answer.headers.get("Date"))
             if answer.status < 300:
                 if answer.headers.get("Content-Type", "").startswith(PAGE_FOR_PEOPLE):
@@ -270,6 +273,7 @@ class Api:
 
     def _unreached(self, method: str, path: str, error: Exception) -> answers.ApiFailed:
         problem = str(error) or type(error).__name__
+        CLUSTER_ANSWERS.labels(method, "none").inc()
         message = f"no answer of the Kubernetes API at {self.host} to {method} {path}: {problem}"
         return answers.ApiFailed(message, timed_out=isinstance(error, urllib3.exceptions.TimeoutError))
 

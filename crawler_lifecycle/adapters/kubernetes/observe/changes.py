@@ -21,6 +21,7 @@ from crawler_lifecycle.adapters.kubernetes.naming import METADATA, METADATA_LIST
 from crawler_lifecycle.adapters.kubernetes.objects import Named
 from crawler_lifecycle.domain.pacing import Backoff
 from crawler_lifecycle.errors import LifecycleError, TemporaryError
+from crawler_lifecycle.metrics import WATCH_FAILURES
 
 LONGEST_WAIT = 1.0  # seconds; after this time without a change the caller gets an empty set
 COLLECT_SECONDS = 0.05  # wait for further changes after the first, since changes come in bunches
@@ -119,6 +120,7 @@ class _Stream(threading.Thread):
                 if isinstance(error, ApiFailed) and error.status == TOO_OLD:
                     self._version = None
                 self._problem = error.message
+                WATCH_FAILURES.inc()
                 logger.warning("jobs are not watched: %s", error.message)
                 # with another version the stream has worked, or begins anew: the pause need not grow
                 failures = failures + 1 if self._version == version_before else 0

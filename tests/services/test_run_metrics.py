@@ -1,0 +1,84 @@
+"""The gauges of runs, and the counters of their starts, stops and ends."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from prometheus_client import REGISTRY, CollectorRegistry
+from sqlalchemy import update
+
+from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.adapters.sql.schema import histories, task_histories
+from crawler_lifecycle.adapters.sql.store import SqlStore
+from crawler_lifecycle.contract.requests import StopRequest
+from crawler_lifecycle.contract.states import ExportState, RunStatus, TaskStatus
+from crawler_lifecycle.contract.steps.run import RunRef
+from crawler_lifecycle.errors import TemporaryError
+from crawler_lifecycle.ports import RunFigures
+from crawler_lifecycle.services import run_metrics
+from crawler_lifecycle.services.run_metrics import RunMetrics
+from tests.databases import MakeRun
+
+
+def test_figures_are_of_open_runs_and_pending_exports(database: Database, make_run: MakeRun) -> None:
+    store, now = SqlStore(database), datetime.now(UTC)
+    runs = [make_run() for _ in range(4)]
+    changes = [
+        {"status": RunStatus.PROCESSING, "last_look_at": now - timedelta(hours=2)},
+        {"held_by": "installation", "begun_at": now - timedelta(hours=3), "next_look_at": now - timedelta(minutes=5)},
+        {"held_by": "crawler:books", "begun_at": now - timedelta(hours=9)},
+        {"status": RunStatus.COMPLETED, "export_state": ExportState.PENDING, "finished_at": now - timedelta(hours=4)},
+    ]
+    with database.transaction() as tx:
+        for run, values in zip(runs, changes, strict=True):
+            tx.execute(update(histories).where(histories.c.id == run.run_id).values(values))
+    store.limits.pause("crawler:books", "ann", "maintenance")
+    registry = CollectorRegistry()
+    registry.register(RunMetrics(store.records.figures))
+    assert registry.get_sample_value("crawler_runs_open", {"status": "PROCESSING"}) == 1
+    assert registry.get_sample_value("crawler_runs_open", {"status": "INITIALIZING"}) == 2
+    assert registry.get_sample_value("crawler_exports_pending") == 1
+    ages = {"oldest_in_line": 3, "oldest_look": 2, "look_delay": 1 / 12, "exports_pending": 4}
+    for name, hours in ages.items():
+        assert registry.get_sample_value(f"crawler_{name}_seconds") == pytest.approx(hours * 3600, abs=60)
+
+
+def test_a_scrape_soon_after_another_reads_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads = []
+
+    def read() -> RunFigures:
+        reads.append(1)
+        if len(reads) == 3:
+            raise TemporaryError("the database does not answer")
+        return run_metrics.NONE
+
+    registry = CollectorRegistry()
+    registry.register(RunMetrics(read))
+    assert [registry.get_sample_value("crawler_exports_pending") for _ in range(2)] == [0, 0]
+    assert len(reads) == 1
+    monkeypatch.setattr(run_metrics, "REFRESH_SECONDS", 0.0)
+    assert registry.get_sample_value("crawler_exports_pending") == 0
+    assert registry.get_sample_value("crawler_exports_pending") is None, "old numbers would look like news"
+
+
+def test_starts_stops_and_ends_are_counted_once(database: Database, make_run: MakeRun) -> None:
+    store, run = SqlStore(database), make_run()
+    ref = RunRef(run_id=run.run_id, run_uid=run.run_uid, epoch=run.epoch)
+    names = ("crawler_run_start_seconds_count", "crawler_run_stop_seconds_count")
+    before, ended = [_sample(name) for name in names], _ended()
+    for _ in range(2):
+        store.runs.mark_started(ref)
+    store.runs.log_stop(ref, StopRequest(actor="ann"), datetime.now(UTC))
+    with database.transaction() as tx:
+        tx.execute(update(task_histories).values(status=TaskStatus.STOPPED))
+    for _ in range(2):
+        store.runs.close(ref, RunStatus.FAILED, "stopped")
+    assert [_sample(name) - count for name, count in zip(names, before, strict=True)] == [1, 1]
+    assert _ended() - ended == 1
+
+
+def _ended() -> float:
+    return REGISTRY.get_sample_value("crawler_runs_ended_total", {"status": "FAILED", "reason": "stopped"}) or 0.0
+
+
+def _sample(name: str) -> float:
+    return REGISTRY.get_sample_value(name) or 0.0
