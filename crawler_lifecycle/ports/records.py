@@ -61,13 +61,13 @@ class SaturatedRuns:
 
 @dataclass(frozen=True, slots=True)
 class RunFigures:
-    """Numbers over the open runs and the pending exports, for metrics. A time is None if there is no such run."""
+    """Numbers about open runs and pending exports, for metrics. A time is None without such a run."""
 
     open: Mapping[RunStatus, int]
-    queued_since: datetime | None  # of the first run that waits for a permit and is not paused
+    queued_since: datetime | None  # since the first unpaused run without a permit
     looked_at: datetime | None  # the oldest last look at an open run
-    look_due_at: datetime | None  # the oldest due time of a look
-    pending_exports: int  # runs that are over, with an end that is not announced or archived yet
+    look_due_at: datetime | None  # the earliest due time
+    pending_exports: int  # runs with an unannounced or unarchived end
     export_pending_since: datetime | None
 
 

@@ -146,7 +146,7 @@ class _HealthRequest(BaseHTTPRequestHandler):
 def needs_of(parts: Parts, *, writes: bool = True, **more: Need) -> dict[str, Need]:
     """Return the needs of every process with a database, together with `more` needs by their names.
 
-    Without `writes`, the database only has to be readable: the account of a host of steps may write few tables.
+    Without `writes`, reading the database is enough: a step host's account may write few tables.
     """
     return {
         "database": lambda: asyncio.to_thread(_check_database, parts.store.records, writes=writes),

@@ -1,4 +1,4 @@
-"""Gauges of open runs, looks and pending exports, read from the database at most once in REFRESH_SECONDS."""
+"""Gauges for open runs, looks and pending exports, read from the database at most once in REFRESH_SECONDS."""
 
 import logging
 import threading
@@ -58,6 +58,6 @@ def _gauges(figures: RunFigures) -> list[Metric]:
 
 
 def _age(name: str, documentation: str, since: datetime | None) -> Metric:
-    """Return a gauge with the seconds since then; 0 without such a time, and before it."""
+    """Return a gauge with the seconds since then; 0 without a time, and for a time in the future."""
     seconds = 0.0 if since is None else max(0.0, (datetime.now(UTC) - since).total_seconds())
     return GaugeMetricFamily(name, documentation, value=seconds)

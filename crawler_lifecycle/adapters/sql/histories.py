@@ -34,7 +34,7 @@ from crawler_lifecycle.errors import Conflict, Fenced, NotFound
 from crawler_lifecycle.metrics import RUNS_ENDED, START_SECONDS, STOP_SECONDS
 from crawler_lifecycle.ports import LookEnd, RunState
 
-STOP, FORCE_STOP = "stop", "force stop"  # events of timeline lines
+STOP, FORCE_STOP = "stop", "force stop"  # events in timeline lines
 STOP_EVENTS = (STOP, FORCE_STOP)
 FIRST_STOP = select(func.min(history_logs.c.at)).where(
     history_logs.c.history_id == bindparam("of_run"),
@@ -155,7 +155,7 @@ class Histories(RunCreation):
         record, is_new, stop_asked_at = self._close(run, status, reason)
         if is_new:
             RUNS_ENDED.labels(status, reason if reason in SENTENCES else "other").inc()
-            if stop_asked_at is not None:  # the time is from another machine, whose clock may be ahead
+            if stop_asked_at is not None:  # the time comes from another clock, which may be ahead
                 STOP_SECONDS.observe(max(0.0, (self._db.clock() - stop_asked_at).total_seconds()))
         return record
 
@@ -163,7 +163,7 @@ class Histories(RunCreation):
     def _close(
         self, tx: Connection, run: RunRef, status: RunStatus, reason: str
     ) -> tuple[RunRecord, bool, datetime | None]:
-        """Return the run, whether this call was the first, and when the first stop was requested."""
+        """As `close`; also return whether this call was the first, and the time when a stop was first requested."""
         fence(tx, run)
         row = run_row(tx, run.run_id)
         is_new, stop_asked_at = not row.status.is_over, None

@@ -1,4 +1,4 @@
-"""Numbers for metrics. Each statement reads open runs or pending exports by an index, and no run that is done."""
+"""Numbers for metrics. The statements read only open runs and pending exports, by indexes."""
 
 from sqlalchemy import Connection, func, select
 
