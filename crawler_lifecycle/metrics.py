@@ -44,5 +44,5 @@ BUILD = Gauge("crawler_build_info", "1; the label names the program's version", 
 
 
 def show_build() -> None:
-    """Set the metric with the version; every process calls this at its start."""
+    """Set the metric with the version; a process calls `show_build` at its start."""
     BUILD.labels(version("crawler-lifecycle")).set(1)
