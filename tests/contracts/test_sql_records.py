@@ -224,7 +224,7 @@ def test_runs_are_found_by_their_execution_and_by_their_uid(database: Database, 
     assert runs.find(run.workflow_id, "another") is None
     assert records.run_id(run.run_uid) == run.run_id
     with pytest.raises(NotFound):
-        records.run_id("0" * 36)
+        records.run_id("00000000-0000-0000-0000-000000000000")
 
 
 def test_who_made_which_run(database: Database, make_run: MakeRun) -> None:
