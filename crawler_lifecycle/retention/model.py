@@ -47,6 +47,15 @@ class OldRun:
 
 
 @dataclass(frozen=True, slots=True)
+class Archived:
+    """A run with a delivered archive."""
+
+    run_uid: str
+    created_at: datetime
+    event_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class Ages:
     """Times from an end until the removal; None: no removal."""
 

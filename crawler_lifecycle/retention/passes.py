@@ -180,13 +180,14 @@ class _Pass:
 
     def _logs(self, before: datetime) -> None:
         store, folder = self.job.store, self.job.folders.files
-        since = store.logs_since() or BEGINNING
-        while page := store.archived(since, before):
+        since, after = store.logs_since() or BEGINNING, ""
+        while page := store.archived(since, after, before):
             began_at = monotonic()
-            for run_uid, _ in page:
-                if files.has_logs(folder, run_uid):
-                    self._remove(Kind.LOGS, folder / run_uid / files.LOGS, lambda uid: files.remove_logs(folder, uid))
-            since = page[-1][1]
+            for run in page:
+                if files.has_logs(folder, run.run_uid):
+                    path = folder / run.run_uid / files.LOGS
+                    self._remove(Kind.LOGS, path, lambda uid: files.remove_logs(folder, uid))
+            since, after = page[-1].created_at, page[-1].event_id
             if self.is_removing:
                 store.logs_are_removed(since)
             self._pause(began_at)

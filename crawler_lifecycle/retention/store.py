@@ -49,7 +49,7 @@ from crawler_lifecycle.contract.managers.items import ItemState
 from crawler_lifecycle.contract.notices import ExportKind
 from crawler_lifecycle.contract.states import ExportState
 from crawler_lifecycle.errors import Conflict
-from crawler_lifecycle.retention.model import LastPass, OldRun, PassReport, Sizes
+from crawler_lifecycle.retention.model import Archived, LastPass, OldRun, PassReport, Sizes
 
 runs, findings, items, attempts, passes = (
     histories.c,
@@ -68,12 +68,16 @@ OWES_EXPORT = or_(
     exists().where(exports.c.history_id == runs.id, exports.c.state != ExportState.DONE),
 )
 # a manager copies the facts from its runs, and reads no run again after its reaction
-HAS_REACTED = exists().where(
-    attempts.flow == flows.c.id,
-    attempts.member == runs.flow_member,
-    attempts.attempt == runs.flow_attempt,
-    attempts.ended_at.is_not(None),
-    attempts.reacted_at.is_not(None),
+HAS_REACTED = (
+    exists()
+    .where(
+        attempts.flow == flows.c.id,
+        attempts.member == runs.flow_member,
+        attempts.attempt == runs.flow_attempt,
+        attempts.ended_at.is_not(None),
+        attempts.reacted_at.is_not(None),
+    )
+    .correlate(flows, histories)  # without this, the subquery would have runs of its own: any of them
 )
 IS_IN_FLOW = exists().where(flows.c.uid == runs.flow_uid, not_(HAS_REACTED))
 # without ELSE, NULL; a comparison with NULL in `flow_uid` is NULL, too
@@ -141,18 +145,19 @@ OLD_FLOWS = (
     .order_by(flows.c.stopped_at)
 )
 ARCHIVED = (
-    select(runs.run_uid, exports.c.created_at)
+    select(runs.run_uid, exports.c.created_at, exports.c.event_id)
     .join_from(exports, histories, runs.id == exports.c.history_id)
     .where(
         exports.c.state == ExportState.DONE,
         exports.c.kind == ExportKind.FILES_READY,
         exports.c.location.is_not(None),
-        exports.c.created_at > bindparam("since"),
+        exports.c.created_at >= bindparam("since"),
+        or_(exports.c.created_at > bindparam("since"), exports.c.event_id > bindparam("after")),
         exports.c.created_at < bindparam("before"),
         IS_OLD,
         IS_OWN,
     )
-    .order_by(exports.c.created_at)
+    .order_by(exports.c.created_at, exports.c.event_id)
     .limit(RUNS_IN_A_WINDOW)
 )
 UNARCHIVED = select(func.min(exports.c.created_at)).where(exports.c.state.in_(NOT_EXPORTED))
@@ -278,10 +283,10 @@ class RetentionStore(OnDatabase):
         return connection.scalar(select(passes.logs_until))
 
     @reading
-    def archived(self, connection: Connection, since: datetime, before: datetime) -> list[tuple[str, datetime]]:
-        """Return the next runs with an archive, by the time in the archive's row."""
-        rows = connection.execute(ARCHIVED, {"since": since, "before": before})
-        return [(row.run_uid, row.created_at) for row in rows]
+    def archived(self, connection: Connection, since: datetime, after: str, before: datetime) -> list[Archived]:
+        """Return the next archives by time, and by event_id within a time: `after` is the last one of the time."""
+        rows = connection.execute(ARCHIVED, {"since": since, "after": after, "before": before})
+        return [Archived(*row) for row in rows]
 
     @transaction
     def logs_are_removed(self, tx: Connection, until: datetime) -> None:

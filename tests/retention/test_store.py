@@ -1,7 +1,6 @@
 """All old things leave, once, and nothing else does."""
 
 import threading
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from itertools import product
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any, cast
 from uuid import uuid4
 
 import pytest
-from sqlalchemy import func, insert, select, update
+from sqlalchemy import func, select, update
 
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.flow_schema import flows
@@ -24,74 +23,17 @@ from crawler_lifecycle.adapters.sql.schema import (
     task_histories,
 )
 from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.contract.audits import FindingKind
 from crawler_lifecycle.contract.notices import ExportKind
-from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.states import ExportState, RunStatus
-from crawler_lifecycle.domain.audit.subjects import ListedJob
 from crawler_lifecycle.errors import NotFound, Removed, TemporaryError
 from crawler_lifecycle.ports import Cluster, Delivery
-from crawler_lifecycle.retention.model import Ages, Folders, Hold, Kind, PassReport
+from crawler_lifecycle.retention.model import Hold, Kind, PassReport
 from crawler_lifecycle.retention.passes import Retention
 from crawler_lifecycle.retention.rules import hold_of
-from crawler_lifecycle.retention.store import CHILDREN, RetentionStore
-from tests.contracts.exports import event_of
+from crawler_lifecycle.retention.store import ARCHIVED, CHILDREN, RetentionStore
 from tests.contracts.flows import failing
-from tests.databases import MakeRun, ref_to
-
-NOW = datetime.now(UTC)
-LONG_AGO = NOW - timedelta(days=400)
-YEAR = timedelta(days=365)
-CUTOFF = NOW - YEAR
-Old = Callable[..., RunRecord]
-
-
-@pytest.fixture
-def old(database: Database, make_run: MakeRun) -> Old:
-    """Makes a run that ended long ago, with a DONE export; further values go to the run's row."""
-
-    def make(tasks: int = 1, **values: Any) -> RunRecord:
-        run = make_run(tasks)
-        store = SqlStore(database)
-        event = event_of(run)
-        store.runs.open_export(ref_to(run), event)
-        store.runs.settle_export(ref_to(run), event.event_id, ExportState.DONE, "there", None)
-        ended: dict[str, Any] = {
-            **{"status": RunStatus.COMPLETED, "end_number": 1, "export_state": ExportState.DONE},
-            **{"created_at": LONG_AGO, "finished_at": LONG_AGO},
-        }
-        with database.transaction() as tx:
-            tx.execute(update(histories).where(histories.c.id == run.run_id).values(ended | values))
-        return run
-
-    return make
-
-
-def ids(database: Database) -> list[int]:
-    with database.read() as connection:
-        return list(connection.scalars(select(histories.c.id).order_by(histories.c.id)))
-
-
-def retention(
-    database: Database, folder: Path, *, jobs: tuple[str, ...] = (), store: RetentionStore | None = None, **ages: Any
-) -> Retention:
-    listed = [[ListedJob(uid, run_uid=uid, key=(0, 1), made_at=None) for uid in jobs]]
-    kept = {"runs": YEAR, "flows": YEAR, "logs": timedelta(days=30), "archives": None, "lines": None, **ages}
-    return Retention(
-        store=store or RetentionStore(database),
-        flows=SqlStore(database).flow_doors,
-        cluster=lambda: cast("Cluster", SimpleNamespace(inventory=lambda: iter(listed))),
-        ages=Ages(**kept),
-        folders=Folders(folder / "files", folder / "jobs", folder / "exports"),
-        holder="me",
-        factor=0,
-    )
-
-
-def passed(job: Retention) -> PassReport:
-    report = job.make_pass(threading.Event())
-    assert report is not None
-    return report
+from tests.databases import MakeRun
+from tests.retention.old_runs import CUTOFF, LONG_AGO, NOW, Old, ids, open_finding, passed, retention
 
 
 def test_an_old_run_leaves_with_all_its_rows_and_is_answered_with_the_date(
@@ -148,15 +90,6 @@ def test_each_cause_keeps_a_run(
     if foreign or owes or is_found:
         assert store.remove([run.run_id], CUTOFF) == []
         assert ids(database) == [run.run_id]
-
-
-def open_finding(database: Database, run: RunRecord) -> None:
-    row = {
-        **{"kind": FindingKind.UNDELIVERED, "subject": run.run_uid, "run_uid": run.run_uid, "message": "m"},
-        **{"first_seen_at": NOW, "last_seen_at": NOW, "last_seen_by": str(uuid4()), "acts": 0},
-    }
-    with database.transaction() as tx:
-        tx.execute(insert(audit_findings), row)
 
 
 def test_a_run_that_is_reopened_after_it_was_chosen_stays(database: Database, old: Old) -> None:
@@ -286,6 +219,25 @@ def test_logs_leave_after_a_month_if_an_archive_has_them(database: Database, old
         [f"{archived.run_uid}/items.json", f"{bare.run_uid}/items.json", f"{bare.run_uid}/logs/0-1.log"]
     )
     assert passed(retention(database, tmp_path)).removed == {}
+
+
+def test_no_log_is_left_out_where_a_page_ends_between_archives_of_the_same_moment(
+    database: Database, old: Old, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("crawler_lifecycle.retention.store.ARCHIVED", ARCHIVED.limit(2))
+    month_ago = NOW - timedelta(days=40)
+    runs = [old(finished_at=month_ago, created_at=month_ago) for _ in range(5)]
+    with database.transaction() as tx:
+        tx.execute(update(exports).values(created_at=month_ago, kind=ExportKind.FILES_READY))
+    for run in runs:
+        (tmp_path / "files" / run.run_uid / "logs").mkdir(parents=True)
+    assert passed(retention(database, tmp_path)).removed == {Kind.LOGS: 5}
+    # an archive of the same moment, delivered after the pass
+    late = old(finished_at=month_ago, created_at=month_ago)
+    with database.transaction() as tx:
+        tx.execute(update(exports).values(created_at=month_ago, kind=ExportKind.FILES_READY))
+    (tmp_path / "files" / late.run_uid / "logs").mkdir(parents=True)
+    assert passed(retention(database, tmp_path)).removed == {Kind.LOGS: 1}
 
 
 def test_a_link_in_place_of_a_folder_leads_nowhere(database: Database, old: Old, tmp_path: Path) -> None:

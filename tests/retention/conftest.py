@@ -1,0 +1,12 @@
+"""The fixture for old runs."""
+
+import pytest
+
+from crawler_lifecycle.adapters.sql.database import Database
+from tests.databases import MakeRun
+from tests.retention.old_runs import Old, old_runs
+
+
+@pytest.fixture
+def old(database: Database, make_run: MakeRun) -> Old:
+    return old_runs(database, make_run)

@@ -1,0 +1,80 @@
+"""The doors answer a removed run with the date, by RunID and by run_uid."""
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from click.testing import CliRunner, Result
+
+from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.cli.program import main
+from crawler_lifecycle.contract.records import RunRecord
+from crawler_lifecycle.retention.store import RetentionStore
+from crawler_lifecycle.services.api.tokens import Scope
+from tests.apis import DOCUMENT, Api, problem
+from tests.databases import copy_of
+from tests.retention.old_runs import CUTOFF, Old
+
+BODIES = {"tasks": {"count": 1}, "stop": {}, "resume": {}}
+KEY = {"Idempotency-Key": "more"}
+DOORS = [
+    (method, path)
+    for path, methods in json.loads(DOCUMENT.read_text())["paths"].items()
+    for method in methods
+    if "{run}" in path
+]
+COMMANDS = [[name, "RUN"] for name in ("show", "watch", "logs", "stop", "fetch", "resume", "export")]
+
+
+@pytest.fixture
+def database_url(sqlite_template: Path, tmp_path: Path) -> str:
+    """A single kind of database: `test_store` has both."""
+    return copy_of(sqlite_template, tmp_path)
+
+
+@pytest.fixture
+def gone(database: Database, old: Old) -> RunRecord:
+    run = old()
+    assert RetentionStore(database).remove([run.run_id], CUTOFF) == [run.run_uid]
+    return run
+
+
+@pytest.mark.parametrize(("method", "path"), DOORS)
+def test_every_door_of_a_run_answers_410(api: Api, gone: RunRecord, method: str, path: str) -> None:
+    body = BODIES.get(path.rsplit("/", 1)[-1]) if method == "post" else None
+    with api.client() as http:
+        for key in (gone.run_id, gone.run_uid):
+            asked = path.replace("{run}", str(key)).replace("{task}", "0")
+            answer = problem(http.request(method.upper(), asked, json=body, headers=KEY), 410)
+            assert answer.code == "removed"
+            assert f"removed by retention on {datetime.now(UTC).date()}" in str(answer.detail)
+            unknown = path.replace("{run}", str(uuid4())).replace("{task}", "0")
+            assert http.request(method.upper(), unknown, json=body, headers=KEY).status_code == 404
+
+
+def test_no_door_is_left_out() -> None:
+    assert len(DOORS) >= 11
+    assert {path.rsplit("/", 1)[-1] for _, path in DOORS} >= {"details", "tasks", "logs", "stream", "stop", "archive"}
+
+
+@pytest.fixture(params=["on the database", "over the API"])
+def environment(request: pytest.FixtureRequest, database_url: str, tmp_path: Path) -> dict[str, str]:
+    if request.param == "on the database":
+        return {"CRAWLER_DATABASE__URL": database_url, "TEMPORAL_ADDRESS": "127.0.0.1:1"}
+    api: Api = request.getfixturevalue("api")
+    return {"CRAWLER_REMOTE__URL": api.url, "CRAWLER_REMOTE__TOKEN": api.token(*Scope)}
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
+def test_every_command_for_a_run_says_when_it_was_removed(
+    environment: dict[str, str], gone: RunRecord, tmp_path: Path, command: list[str]
+) -> None:
+    def crawlctl(*words: str) -> Result:
+        return CliRunner(env={"CRAWLER_STATE": str(tmp_path / "state"), **environment}).invoke(main, words)
+
+    for key in (gone.run_id, gone.run_uid):
+        result = crawlctl(*(str(key) if word == "RUN" else word for word in command))
+        assert result.exit_code == 3, result.output
+        assert f"removed by retention on {datetime.now(UTC).date()}" in result.stderr
