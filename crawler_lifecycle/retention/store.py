@@ -77,7 +77,7 @@ HAS_REACTED = (
         attempts.ended_at.is_not(None),
         attempts.reacted_at.is_not(None),
     )
-    .correlate(flows, histories)  # without this, the subquery would have runs of its own: any of them
+    .correlate(flows, histories)  # otherwise the subquery would have its own FROM histories
 )
 IS_IN_FLOW = exists().where(flows.c.uid == runs.flow_uid, not_(HAS_REACTED))
 # without ELSE, NULL; a comparison with NULL in `flow_uid` is NULL, too
@@ -284,7 +284,7 @@ class RetentionStore(OnDatabase):
 
     @reading
     def archived(self, connection: Connection, since: datetime, after: str, before: datetime) -> list[Archived]:
-        """Return the next archives by time, and by event_id within a time: `after` is the last one of the time."""
+        """Return the next archives by time, and by event_id within the same time."""
         rows = connection.execute(ARCHIVED, {"since": since, "after": after, "before": before})
         return [Archived(*row) for row in rows]
 

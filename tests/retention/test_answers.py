@@ -46,8 +46,8 @@ def test_every_door_of_a_run_answers_410(api: Api, gone: RunRecord, method: str,
     body = BODIES.get(path.rsplit("/", 1)[-1]) if method == "post" else None
     with api.client() as http:
         for key in (gone.run_id, gone.run_uid):
-            asked = path.replace("{run}", str(key)).replace("{task}", "0")
-            answer = problem(http.request(method.upper(), asked, json=body, headers=KEY), 410)
+            filled = path.replace("{run}", str(key)).replace("{task}", "0")
+            answer = problem(http.request(method.upper(), filled, json=body, headers=KEY), 410)
             assert answer.code == "removed"
             assert f"removed by retention on {datetime.now(UTC).date()}" in str(answer.detail)
             unknown = path.replace("{run}", str(uuid4())).replace("{task}", "0")
