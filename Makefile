@@ -35,7 +35,7 @@ PART    = $(if $(SHARD),--shard $(SHARD)) --durations 20 --durations-min 10
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run up test test-unit test-system test-all test-cluster test-cluster-large test-crashes test-outages chaos test-triggers verdict-soak lint known-holes format bench ci ci-all lock clean mariadb chromium firefox unzips
+.PHONY: help run up test test-unit test-system test-all test-cluster test-cluster-large test-crashes test-outages chaos test-triggers verdict-soak lint known-holes format bench ci ci-all lock clean mariadb chromium firefox unzips promtool
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,7 +46,7 @@ run: $(VENV)/.installed ## one real crawl from start to finish, on a stack that 
 up: $(VENV)/.installed ## the whole service on this machine until Ctrl-C; its state survives (STATE=folder, CATALOGUE=file, FREE_PORTS=1)
 	@exec $(BIN)/crawlctl up $(if $(FREE_PORTS),--free-ports) $(if $(STATE),--state '$(STATE)') $(if $(CATALOGUE),--catalogue '$(CATALOGUE)')
 
-test: $(VENV)/.installed-dev mariadb unzips ## the tests, with a few on real processes (9 to 15 minutes on two cores)
+test: $(VENV)/.installed-dev mariadb unzips promtool ## the tests, with a few on real processes (9 to 15 minutes on two cores)
 	@$(BIN)/pytest $(SPREAD) $(WORKERS) -q
 
 test-unit: $(VENV)/.installed-dev ## rules and workflows, without servers (two minutes)
@@ -151,6 +151,12 @@ unzips:
 	$(call install_for_tests,unzip 7zip); \
 	echo "Skipped: other programs read an archive. unzip or 7-Zip is missing and may not be installed from here" \
 	  "(Debian: apt-get install unzip 7zip; macOS: brew install sevenzip)."
+
+promtool:
+	@command -v promtool >/dev/null && exit 0; \
+	$(call install_for_tests,prometheus); \
+	echo "Skipped: the tests of the alerts. promtool is missing and may not be installed from here" \
+	  "(Debian: apt-get install prometheus; macOS: brew install prometheus)."
 
 chromium:
 	@for name in chromium chromium-browser google-chrome google-chrome-stable; do command -v $$name >/dev/null && exit 0; done; \

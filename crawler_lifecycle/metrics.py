@@ -44,5 +44,7 @@ BUILD = Gauge("crawler_build_info", "1; the label names the program's version", 
 
 
 def show_build() -> None:
-    """Set the metric with the version; a process calls `show_build` at its start."""
+    """Set the metric with the version, and show counters before their first event; called at a process's start."""
     BUILD.labels(version("crawler-lifecycle")).set(1)
+    for outcome in ("repeated", "given_up"):  # Prometheus counts no increase at a counter's first sample
+        CONTENDED.labels(outcome)
