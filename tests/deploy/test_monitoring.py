@@ -110,7 +110,7 @@ def _case(name: str, series: Series, firing: list[str]) -> dict[str, Any]:
     return {
         "name": name,
         "interval": "1m",
-        "input_series": [{"series": each, "values": values} for each, values in (CALM | series).items()],
+        "input_series": [{"series": name, "values": values} for name, values in (CALM | series).items()],
         "promql_expr_test": [{"expr": expression, "eval_time": HOURS, "exp_samples": samples}],
     }
 
@@ -154,13 +154,16 @@ def test_each_alert_has_a_section_and_each_section_an_alert() -> None:
     ]
 
 
-@pytest.mark.parametrize("monitor", read(MONITORING / "scraping.yaml"), ids=lambda each: str(each["metadata"]["name"]))
+@pytest.mark.parametrize(
+    "monitor", read(MONITORING / "scraping.yaml"), ids=lambda monitor: str(monitor["metadata"]["name"])
+)
 def test_monitors_find_pods_with_their_ports(monitor: dict[str, Any]) -> None:
     wanted = monitor["spec"]["selector"]["matchLabels"]
     wanted.pop("app.kubernetes.io/part-of")  # kustomize adds it to the base
-    documents = [each for path in KUBERNETES.rglob("*.yaml") for each in read(path) if each["kind"] == "Deployment"]
-    templates = [each["spec"]["template"] for each in documents if "selector" in each["spec"]]
-    pods = [each for each in templates if wanted.items() <= each["metadata"]["labels"].items()]
-    ports = {port["name"] for pod in pods for each in pod["spec"]["containers"] for port in each.get("ports", ())}
+    files = map(read, KUBERNETES.rglob("*.yaml"))
+    deployments = [document for documents in files for document in documents if document["kind"] == "Deployment"]
+    templates = [pod["spec"]["template"] for pod in deployments if "selector" in pod["spec"]]
+    pods = [pod for pod in templates if wanted.items() <= pod["metadata"]["labels"].items()]
+    ports = {port["name"] for pod in pods for box in pod["spec"]["containers"] for port in box.get("ports", ())}
     for endpoint in monitor["spec"]["podMetricsEndpoints"]:
         assert endpoint["port"] in ports
