@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from crawler_lifecycle.client.blocking import SyncFlows
     from crawler_lifecycle.client.http import Api
-    from crawler_lifecycle.client.innermost import flows
-    from crawler_lifecycle.client.opening import Flows
+    from crawler_lifecycle.client.opening import Flows, flows
     from crawler_lifecycle.client.workflows import WorkflowClient
     from crawler_lifecycle.domain.flows.pruning import Age, Rule
 
@@ -29,7 +28,7 @@ MODULES = {
     "SyncFlows": "crawler_lifecycle.client.blocking",
     "WorkflowClient": "crawler_lifecycle.client.workflows",
     "WorkflowPlugin": "crawler_lifecycle.compat.chancy.plugins.workflow",  # Chancy's doors are above the client
-    "flows": "crawler_lifecycle.client.innermost",
+    "flows": "crawler_lifecycle.client.opening",
 }
 
 

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Self
+from typing import Any, Self, cast
 
 from crawler_lifecycle.client.blocking import LoopThread, SyncFlows
 from crawler_lifecycle.client.workflows import WorkflowClient
@@ -57,3 +57,13 @@ class Flows(WorkflowClient):
         if not isinstance(client, WorkflowClient):
             raise NotReady("the innermost open client is a client for tests")
         return client
+
+
+class _Innermost:
+    """Stand-in for the open client during a call, such as a host's client during a step."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(Flows.current(), name)
+
+
+flows = cast(WorkflowClient, _Innermost())

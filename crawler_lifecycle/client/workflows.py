@@ -1,20 +1,50 @@
 """The client for workflows: push, wait, fetch, prune."""
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 from datetime import timedelta
 
 from crawler_lifecycle.client.ledger import LedgerClient
-from crawler_lifecycle.client.states import Wanted
+from crawler_lifecycle.contract.flows.answers import FlowSummary
 from crawler_lifecycle.contract.flows.limits import LONGEST_NAME
 from crawler_lifecycle.contract.flows.requests import StopFlow, StopWay
+from crawler_lifecycle.contract.flows.states import FlowState
 from crawler_lifecycle.contract.requests import refusals_as_bad_input
 from crawler_lifecycle.domain.flows.pruning import AFTER_A_DAY, Rule
+from crawler_lifecycle.domain.flows.states import WorkflowState, workflow_state
 from crawler_lifecycle.errors import BadInput, Conflict, NotFound
 from crawler_lifecycle.flows import Graft, Sequence, Workflow
 from crawler_lifecycle.flows.running import running_job
 
+ALL_WORDS = tuple(dict.fromkeys([*map(str, FlowState), *map(str, WorkflowState)]))
 PAGE = 100  # flows in a query
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Flows with a state among the words."""
+
+    words: frozenset[str]
+
+    @classmethod
+    def by_words(cls, words: Iterable[str]) -> "Wanted":
+        wanted = frozenset(str(word) for word in words)
+        for word in sorted(wanted):
+            if word not in ALL_WORDS:
+                raise BadInput("states", f"expected some of {', '.join(ALL_WORDS)}, not {word!r}")
+        return cls(wanted)
+
+    @property
+    def states(self) -> list[FlowState]:
+        """States with all flows for the words, for a query."""
+        return [state for state in FlowState if any(self._fits(state, has_started) for has_started in (True, False))]
+
+    def fit(self, flow: FlowSummary) -> bool:
+        return self._fits(flow.state, flow.started_at is not None)
+
+    def _fits(self, state: FlowState, has_started: bool) -> bool:
+        return not self.words.isdisjoint({state.value, workflow_state(state, has_started=has_started).value})
 
 
 class WorkflowClient(LedgerClient):

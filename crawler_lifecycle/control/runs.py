@@ -1,6 +1,9 @@
 """The commands for runs, which all doors call as `Control.runs`: start, stop, add tasks, resume, export."""
 
 import asyncio
+import hashlib
+import re
+import uuid
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -14,7 +17,6 @@ from crawler_lifecycle.contract.states import ExportState, RunStatus
 from crawler_lifecycle.contract.steps.run import ExportAgain, RunRef
 from crawler_lifecycle.control.context import Context
 from crawler_lifecycle.control.engine import Engine
-from crawler_lifecycle.control.keys import refuse_another_request, workflow_id_of
 from crawler_lifecycle.control.reading import EXPORT_PATIENCE, RunReader
 from crawler_lifecycle.control.stops import StopCommand
 from crawler_lifecycle.control.worker_checks import check_worker
@@ -29,6 +31,7 @@ __all__ = ["Resumed", "RunCommands", "Started"]
 
 WORKER_PATIENCE = 20.0  # seconds to wait until a worker has written the row of a run, or has taken over a run
 ROW_POLL_SECONDS = 0.1  # pause between two reads of the row
+NOT_COMPARED = {"requested_by"}  # another person may repeat the request with the same key
 
 
 class RunCommands(RunReader):
@@ -233,3 +236,30 @@ def _refuse_by_status(run: RunRecord, *, reopen: bool, has_unfinished_end: bool)
         reopening = f", but it can be reopened: `crawlctl resume {run.run_id} --reopen`"
         hint = reopening if run.status is RunStatus.FAILED else ""
         raise Over(f"run {run.run_id} is over ({run.status}, {run.reason}): there is nothing to resume{hint}")
+
+
+def workflow_id_of(crawler: str, installation: str, key: str | None) -> str:
+    """Return the id of the run's workflow, which is random without a key and the same for the same key.
+
+    Several installations may share a Temporal server, so the id also depends on the installation.
+    """
+    if key is None:
+        slug = re.sub(r"[^a-z0-9]+", "-", crawler.lower()).strip("-")[:40] or "crawler"
+        return f"crawl-{slug}-{uuid.uuid4().hex[:12]}"
+    return f"crawl-key-{hashlib.sha256(f'{installation}:{key}'.encode()).hexdigest()[:32]}"
+
+
+def refuse_another_request(run: RunRecord, request: RunRequest) -> None:
+    """Raise Conflict if the request differs from the first request with the same key, which made the run.
+
+    The fields that the first request left open were filled in later, so a repetition may leave the same fields open.
+    """
+    first_request = run.request.model_dump()
+
+    def is_equal(name: str, value: object) -> bool:
+        return value == first_request[name] or (value is None and name in run.request.left_open)
+
+    fields = request.model_dump(exclude=NOT_COMPARED)
+    different = [name for name, value in fields.items() if not is_equal(name, value)]
+    if different:
+        raise Conflict(f"the key was used for run {run.run_id}, with another {', '.join(different)}")

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from crawler_lifecycle.control import stack_file
+from crawler_lifecycle.control.checks import OF_THE_STACK, check_stack
 from crawler_lifecycle.control.control import Control
-from crawler_lifecycle.control.stack_check import OF_THE_STACK, check_stack
 from crawler_lifecycle.control.stack_file import Process, StackFile
 from crawler_lifecycle.control.worker_checks import LONGEST_POLL, check_archive_worker, check_worker
 from crawler_lifecycle.errors import NotReady

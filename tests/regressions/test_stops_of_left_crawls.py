@@ -14,7 +14,7 @@ from crawler_lifecycle.contract.managers.turns import NO_EFFECTS
 from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.control.control import Control
-from crawler_lifecycle.control.flows import waiting
+from crawler_lifecycle.control.flows import commands
 from crawler_lifecycle.control.flows.commands import FlowCommands
 from crawler_lifecycle.control.installation import Installation
 from crawler_lifecycle.errors import NotFound
@@ -59,7 +59,7 @@ def flows(database_url: str, tmp_path: Path, engine: NotedStops) -> Iterator[Flo
 async def test_a_stop_of_an_ended_flow_reaches_the_crawls_that_its_manager_left(
     flows: FlowCommands, engine: NotedStops, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(waiting, "SLOW_READ", 0.05)
+    monkeypatch.setattr(commands, "SLOW_READ", 0.05)
     flow = managed(database)
     flow.offer("a")
     run = flow.run_of(flow.started())

@@ -12,7 +12,7 @@ from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.requests import RunRequest
-from crawler_lifecycle.control.keys import workflow_id_of
+from crawler_lifecycle.control.runs import workflow_id_of
 from crawler_lifecycle.ports import NewRun
 from crawler_lifecycle.services.api.tokens import Scope
 from tests.apis import Api, problem, served

@@ -1,27 +1,148 @@
 """`Api`: the client for an installation's HTTP API."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from pathlib import Path
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from email.message import Message as Headers
+from pathlib import Path, PurePosixPath
 from typing import Self
+from urllib.parse import unquote, urlsplit
 
+import httpx
 from typing_extensions import TypedDict
 
-from crawler_lifecycle.client.http.archives import Archives
-from crawler_lifecycle.client.http.audits import Audits
+from crawler_lifecycle.adapters.http_client import LOOPBACK, Answer
 from crawler_lifecycle.client.http.changes import Change, follow_changes
 from crawler_lifecycle.client.http.connection import Connection, segment
 from crawler_lifecycle.client.http.flows import Flows
-from crawler_lifecycle.client.http.limits import Limits
 from crawler_lifecycle.client.http.runs import Runs
 from crawler_lifecycle.client.http.schedules import Schedules
+from crawler_lifecycle.contract.answers import AuditStarted, InstallationView
 from crawler_lifecycle.contract.attention import Attention
+from crawler_lifecycle.contract.audits import AuditOverview, AuditReport, AuditRequest
 from crawler_lifecycle.contract.deployment import Crawler
+from crawler_lifecycle.contract.limits import LimitChange, LimitRecord, PauseRequest, ScopeName
 from crawler_lifecycle.contract.records import CrawlerRuns
 from crawler_lifecycle.errors import NotFound, NotReady
 from crawler_lifecycle.settings.processes import RemoteSettings
 
+CHUNK_BYTES = 1 << 20  # an archive may be larger than the memory
+SILENCE_SECONDS = 60.0  # longest wait for the next byte
+REDIRECT = 307
 SECONDS = RemoteSettings().seconds  # default time limit
+
+
+class _Limits(TypedDict):
+    limits: list[LimitRecord]
+
+
+class Limits:
+    """Commands return all limits after the change. The record of a change names the token."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def all(self) -> Sequence[LimitRecord]:
+        """Return the limits and pauses for all scopes with the present use. The installation comes first."""
+        return self._connection.read(_Limits, "/v1/limits")["limits"]
+
+    def installation(self) -> InstallationView:
+        """Return the installation's use and the runs without room in the cluster."""
+        return self._connection.read(InstallationView, "/v1/installation")
+
+    def change(self, request: LimitChange) -> Sequence[LimitRecord]:
+        """Write the request's values."""
+        return self._send("PUT", "/v1/limits", request, repeatable=True)
+
+    def pause(self, request: PauseRequest) -> Sequence[LimitRecord]:
+        """Pause the scope: new runs are accepted and wait, and work in the cluster continues."""
+        return self._send("POST", "/v1/limits/pause", request, repeatable=True)
+
+    def resume(self, scope: ScopeName) -> Sequence[LimitRecord]:
+        """End the scope's pause. NotFound if the scope is not paused."""
+        return self._send("POST", "/v1/limits/resume", scope, repeatable=False)
+
+    def _send(self, method: str, path: str, request: ScopeName, *, repeatable: bool) -> Sequence[LimitRecord]:
+        body = request.model_dump(mode="json", exclude_unset=True)
+        return self._connection.command(_Limits, method, path, body, repeatable=repeatable)["limits"]
+
+
+class _Result(TypedDict):
+    report: AuditReport | None
+
+
+class Audits:
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def overview(self, *, findings: int = 100) -> AuditOverview:
+        """Return the last audits with repair and their findings."""
+        return self._connection.read(AuditOverview, "/v1/audits", limit=findings)
+
+    def start(self, request: AuditRequest) -> AuditStarted:
+        """Start an audit and do not wait for its report."""
+        body = request.model_dump(mode="json")
+        return self._connection.command(AuditStarted, "POST", "/v1/audits", body, repeatable=False)
+
+    def report(self, audit: str) -> AuditReport | None:
+        """Return the audit's report; None while the audit is under way."""
+        return self._connection.read(_Result, f"/v1/audits/{segment(audit)}")["report"]
+
+
+@dataclass(frozen=True, slots=True)
+class Download:
+    """An archive on its way. `sha256` was computed while the archive was written."""
+
+    name: str
+    size: int
+    sha256: str | None
+    chunks: Iterator[bytes]
+
+
+class Archives:
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    @contextmanager
+    def open(self, run: int | str, end: int | None = None) -> Iterator[Download]:
+        """Open the archive for the run's end; default: the last end. TemporaryError if the download breaks off."""
+        path, params = f"/v1/runs/{segment(run)}/archive", {} if end is None else {"end": end}
+        headers = self._connection.headers | {"Accept": "*/*", "Accept-Encoding": "identity"}
+        try:
+            with (
+                self._client() as client,
+                client.stream("GET", self._connection.url + path, params=params, headers=headers) as answer,
+            ):
+                if answer.status_code != REDIRECT:
+                    yield self._download(answer, answer.headers, answer)
+                    return
+                # another client: the bucket must not get the token
+                with self._client() as other, other.stream("GET", answer.headers["location"]) as stored:
+                    yield self._download(stored, answer.headers, stored)
+        except httpx.HTTPError as error:
+            raise self._connection.away(error) from error
+
+    def _download(self, answer: httpx.Response, head: httpx.Headers, stored: httpx.Response) -> Download:
+        if answer.status_code != 200:
+            raise self._connection.error(Answer(answer.status_code, answer.headers, answer.read()))
+        size = int(stored.headers["content-length"])
+        return Download(_name(stored), size, head.get("x-archive-sha256"), stored.iter_raw(CHUNK_BYTES))
+
+    def _client(self) -> httpx.Client:
+        tls = self._connection.tls
+        return httpx.Client(
+            timeout=SILENCE_SECONDS,
+            verify=tls if tls is not None else True,
+            mounts={f"all://{host}": None for host in LOOPBACK},
+        )
+
+
+def _name(answer: httpx.Response) -> str:
+    """Return the archive's name, without folders: the name becomes a local file's name."""
+    disposition = Headers()
+    disposition["content-disposition"] = answer.headers.get("content-disposition", "")
+    name = disposition.get_filename() or unquote(urlsplit(str(answer.url)).path)
+    return PurePosixPath(name).name
 
 
 class Token(TypedDict):

@@ -18,9 +18,19 @@ from pydantic import TypeAdapter, ValidationError
 
 from crawler_lifecycle import __version__
 from crawler_lifecycle.adapters.http_client import Answer, HttpClient
-from crawler_lifecycle.client.http.problems import error_of
+from crawler_lifecycle.contract.deployment import Problem
 from crawler_lifecycle.domain.pacing import Backoff
-from crawler_lifecycle.errors import BadInput, LifecycleError, NotReady, TemporaryError
+from crawler_lifecycle.errors import (
+    BadInput,
+    Conflict,
+    LifecycleError,
+    NotFound,
+    NotReady,
+    Over,
+    PermanentError,
+    Removed,
+    TemporaryError,
+)
 from crawler_lifecycle.logs import without_credentials
 
 T = TypeVar("T")
@@ -29,6 +39,7 @@ TRIES = 3
 PAUSES = Backoff(timedelta(seconds=0.2), timedelta(seconds=2))  # after a broken connection
 TOO_MANY = 429
 Headers = Mapping[str, str]
+FIRST_FAILURE = 500  # lowest status for a failure in the API or its dependencies
 
 
 class Connection:
@@ -166,3 +177,36 @@ def _trusting(authorities: Path) -> ssl.SSLContext:
         return ssl.create_default_context(cafile=str(authorities))
     except (OSError, ssl.SSLError) as error:
         raise NotReady(f"{authorities} has no certificates of authorities: {error}") from error
+
+
+def error_of(answer: Answer, place: str) -> LifecycleError:
+    """Return the error for an answer without success. `place` names the API, such as `the API at http://...`."""
+    problem = _problem(answer)
+    if problem is None:  # a proxy's answer, or another program's
+        return TemporaryError(f"{place} answers {answer.status}, and not as an API of ours: is the address right?")
+    if problem.code == BadInput.code:
+        mistakes = [(mistake.field, mistake.detail) for mistake in problem.errors] or [("request", problem.detail)]
+        return BadInput(*mistakes[0], *mistakes[1:])
+    if answer.status >= FIRST_FAILURE:
+        return TemporaryError(problem.detail, cause=problem.cause)
+    messages: dict[str, tuple[type[LifecycleError], str]] = {
+        "unauthenticated": (
+            NotReady,
+            f"{place} does not know the token: `crawlctl token create` in that installation makes a token",
+        ),
+        "forbidden": (NotReady, f"{place} refuses the request: {problem.detail}"),
+        "too_many_requests": (
+            TemporaryError,
+            f"{place} refuses more requests with this token for the moment: {problem.detail}",
+        ),
+        **{kind.code: (kind, problem.detail) for kind in (NotFound, Removed, Conflict, Over)},
+    }
+    kind, message = messages.get(problem.code, (PermanentError, f"{place} answers {answer.status}: {problem.detail}"))
+    return kind(message)
+
+
+def _problem(answer: Answer) -> Problem | None:
+    try:
+        return Problem.model_validate_json(answer.body)
+    except ValidationError:
+        return None
