@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from crawler_lifecycle.activities import auditing
 from crawler_lifecycle.contract.audits import AuditPage, AuditStep, Finding, FindingKind
-from crawler_lifecycle.domain.audit import managers as rules
+from crawler_lifecycle.domain.audit import flows as rules
 from crawler_lifecycle.domain.audit.subjects import AuditPatience, WorkflowInfo
 from crawler_lifecycle.domain.flows import unstarted
 from crawler_lifecycle.errors import LifecycleError

@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from crawler_lifecycle.adapters.archive_limits import DEFAULT_LIMITS, ArchiveLimits, Room
-from crawler_lifecycle.adapters.manifest import Manifest
 from crawler_lifecycle.adapters.regular_files import open_to_read
 from crawler_lifecycle.adapters.zip_parts import Measured, Sink, archived_name
 from crawler_lifecycle.adapters.zip_writer import Entry, ZipTime, ZipWriter
@@ -30,7 +29,14 @@ from crawler_lifecycle.ports import Archive, Progress
 
 if TYPE_CHECKING:
     from hashlib import _Hash
+import json
+from typing import IO
 
+from crawler_lifecycle.adapters.zip_parts import RULE
+
+MOST_SHOWN = 5  # the run's timeline names at most 5 of the entries left out
+LONGEST_SHOWN = 100  # characters; the rest of a longer name is cut off
+FRAME = 1024  # bytes; the manifest without its lists is shorter
 CHUNK = 1024 * 1024  # bytes read at once; a file that is no larger is read whole
 FIRST_ZIP_TIME: ZipTime = (1980, 1, 1, 0, 0, 0)  # a zip can hold no earlier time, and no time after LAST_ZIP_YEAR
 LAST_ZIP_YEAR = 2107
@@ -52,6 +58,50 @@ REASONS_LEFT_OUT = {
 
 
 ABSENT = (errno.ENOENT, errno.ENOTDIR)
+
+
+class Manifest:
+    """The manifest, kept in temporary files until the archive's end because the manifest may be long."""
+
+    def __init__(self, files: IO[bytes], left_out: IO[bytes]) -> None:
+        self._files = files
+        self._entries_left_out = left_out
+        self.left_out = 0
+        self.first_left_out: list[str] = []
+
+    @property
+    def largest(self) -> int:
+        """The manifest's size in bytes, and some more for its frame."""
+        return self._files.tell() + self._entries_left_out.tell() + FRAME
+
+    def add_file(self, name: str, size: int, sha256: str, *, changed: bool) -> None:
+        item: dict[str, object] = {"name": name, "size": size, "sha256": sha256}
+        _append_item(self._files, item | {"changed_while_read": True} if changed else item)
+
+    def add_left_out(self, name: str, reason: str) -> None:
+        _append_item(self._entries_left_out, {"name": name, "reason": reason})
+        self.left_out += 1
+        if self.left_out <= MOST_SHOWN:
+            self.first_left_out.append(f"{name[:LONGEST_SHOWN]} ({reason})")
+
+    def chunks(self, files: int, size: int) -> Iterator[bytes]:
+        """Yield the manifest's JSON; `files` and `size` are the number of files and the sum of their bytes."""
+        # RULE explains to readers of the manifest how names are escaped
+        yield f'{{"count": {files},\n"bytes": {size},\n"names": {json.dumps(RULE)},\n"files": ['.encode()
+        yield from _chunks_of(self._files)
+        yield b'],\n"skipped": ['
+        yield from _chunks_of(self._entries_left_out)
+        yield b"]}\n"
+
+
+def _append_item(items: IO[bytes], item: dict[str, object]) -> None:
+    items.write((b",\n" if items.tell() else b"\n") + json.dumps(item, ensure_ascii=False).encode())
+
+
+def _chunks_of(items: IO[bytes]) -> Iterator[bytes]:
+    items.seek(0)
+    while chunk := items.read(CHUNK):
+        yield chunk
 
 
 @contextmanager

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from crawler_lifecycle.cli.common import Duration, open_control, standard_options
-from crawler_lifecycle.cli.dashes import CommandWithDashes, words_in_front
 from crawler_lifecycle.cli.remote.choice import open_api
 from crawler_lifecycle.cli.requests import Arguments, make_schedule, run_options
 from crawler_lifecycle.cli.schedule_opening import open_schedules, print_schedule, schedule_argument
@@ -19,8 +18,25 @@ if TYPE_CHECKING:
 
     from crawler_lifecycle.contract.flows.definition import FlowDefinition
     from crawler_lifecycle.contract.schedules import ScheduledManager
+from collections.abc import Sequence
 
+DASHES = "--"
+WORDS_BEHIND = "crawlctl.behind"  # key in the context's `meta`; value: number of words after `--`
 OVERLAPS = ("skip", "queue", "replace", "allow")  # explained in the help of --overlap
+
+
+class CommandWithDashes(click.Command):
+    """A command with the number of words after `--` in its context."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.meta[WORDS_BEHIND] = len(args) - args.index(DASHES) - 1 if DASHES in args else 0
+        return super().parse_args(ctx, args)
+
+
+def words_in_front(words: Sequence[str]) -> Sequence[str]:
+    """Return the words in front of `--`. Only options may follow the words in the command line."""
+    behind: int = click.get_current_context().meta[WORDS_BEHIND]
+    return words[: max(0, len(words) - behind)]
 
 
 @click.command(cls=CommandWithDashes)

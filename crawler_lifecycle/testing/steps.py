@@ -1,8 +1,9 @@
 """Steps: calls functions in memory by the host's rules, and ends attempts as a scenario says."""
 
 import asyncio
+import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime, timedelta
 from typing import Any
@@ -14,6 +15,8 @@ from crawler_lifecycle.contract.flows.limits import LARGEST_RESULT
 from crawler_lifecycle.contract.flows.values import encode
 from crawler_lifecycle.contract.flows.work import StepWork
 from crawler_lifecycle.contract.states import TaskStatus
+from crawler_lifecycle.domain.flows import contexts
+from crawler_lifecycle.domain.flows.contexts import Source
 from crawler_lifecycle.domain.flows.ends import AttemptEnd, EndKind
 from crawler_lifecycle.domain.flows.messages import AttemptRef
 from crawler_lifecycle.domain.flows.plan import Start
@@ -21,12 +24,11 @@ from crawler_lifecycle.domain.flows.requesting import changed_arguments
 from crawler_lifecycle.domain.flows.rows import MemberRow
 from crawler_lifecycle.domain.flows.words import MOST_DEATHS, PROCESS_DIED
 from crawler_lifecycle.flows.running import Context, RunningJob, StepLink, running
-from crawler_lifecycle.ports import ClaimedStep
+from crawler_lifecycle.ports import ClaimedStep, StepInputs
 from crawler_lifecycle.services.flows.calling import Function, check_of, job_of, prepared
 from crawler_lifecycle.services.flows.contexts import context_of
 from crawler_lifecycle.services.flows.outcomes import Ended, failure, result_end
 from crawler_lifecycle.testing.calls import Caller, loaded
-from crawler_lifecycle.testing.inputs import MemoryInputs
 from crawler_lifecycle.testing.memory import MemoryFlow
 from crawler_lifecycle.testing.runs import PlayedRun
 from crawler_lifecycle.testing.scenario import Failure, Scenario, chosen_for
@@ -34,6 +36,28 @@ from crawler_lifecycle.testing.scenario import Failure, Scenario, chosen_for
 CAUGHT = (Exception, SystemExit, asyncio.CancelledError)
 CHOSEN = "chosen by the test"  # reason for a failure
 Called = tuple[AttemptEnd, str | None]  # an attempt's end, and the result as text
+
+
+class MemoryInputs:
+    """The reads that a host's contexts need."""
+
+    def __init__(self, flow: MemoryFlow) -> None:
+        self._flow = flow
+
+    def inputs(self, flow_uid: str, number: int) -> StepInputs:  # noqa: ARG002 - there is one flow
+        ledger = self._flow.ledger
+        row = ledger.members[number]
+        context = contexts.merged_context(self._flow.group_contexts, ledger, row.group)
+        return StepInputs(context, contexts.sources(ledger, row))
+
+    def results(self, flow_uid: str, numbers: Collection[int]) -> Mapping[int, JsonValue]:  # noqa: ARG002 - the same
+        texts = {number: self._flow.result_text(number) for number in numbers}
+        return {number: None if text is None else json.loads(text) for number, text in texts.items()}
+
+    def source(self, flow_uid: str, path: str) -> Source | None:  # noqa: ARG002 - the same
+        ledger = self._flow.ledger
+        groups, members = ledger.paths_of_groups(), ledger.paths_of_members()
+        return contexts.results_of_group(ledger, groups[path]) if path in groups else members.get(path)
 
 
 class SteppedFlow(MemoryFlow):

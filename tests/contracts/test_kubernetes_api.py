@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import urllib3
 
-from crawler_lifecycle.adapters.kubernetes.http import answers, time_limits
+from crawler_lifecycle.adapters.kubernetes.http import answers
 from crawler_lifecycle.adapters.kubernetes.http import api as transport
 from crawler_lifecycle.adapters.kubernetes.http.answers import ApiFailed, Missing
 from crawler_lifecycle.adapters.kubernetes.http.api import Api
@@ -116,7 +116,7 @@ def test_no_try_begins_after_the_time_for_all_of_them(
     server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A job made later than anybody reckoned with belongs to a claim that ran out, and nobody would watch it."""
-    monkeypatch.setattr(time_limits, "BUSY_SECONDS", 0.5)
+    monkeypatch.setattr(transport, "BUSY_SECONDS", 0.5)
     api = Api(an_access(server, tmp_path))
     busy = Answered(429, "TooManyRequests", "too many requests", {"Retry-After": "0"})
     server.faults = [Fault("POST", "jobs", busy, after=0.3) for _ in range(3)]
@@ -127,7 +127,7 @@ def test_no_try_begins_after_the_time_for_all_of_them(
 
 
 def test_nor_does_one_with_a_new_token(server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(time_limits, "BUSY_SECONDS", 0.2)
+    monkeypatch.setattr(transport, "BUSY_SECONDS", 0.2)
     api = Api(an_access(server, tmp_path))
     server.faults = [Fault("POST", "jobs", Answered(401, "Unauthorized", "Unauthorized"), after=0.3)]
     with pytest.raises(ApiFailed) as caught:

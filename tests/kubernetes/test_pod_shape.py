@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 
 from crawler_lifecycle.adapters.catalogue import Catalogue
-from crawler_lifecycle.adapters.kubernetes.act.shaping import STAY
+from crawler_lifecycle.adapters.kubernetes.act.job_spec import STAY
 from crawler_lifecycle.adapters.kubernetes.observe.looking import JobPatience
 from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.pod_shape import PodShape

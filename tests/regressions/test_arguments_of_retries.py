@@ -2,7 +2,13 @@
 
 from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.flows.requests import PushFlow
-from crawler_lifecycle.domain.flows.argument_changes import LONGEST_VALUE, MOST_CHANGES, MOST_JOBS, in_words, of_jobs
+from crawler_lifecycle.domain.flows.requesting import (
+    LONGEST_VALUE,
+    MOST_CHANGES,
+    MOST_JOBS,
+    changes_in_words,
+    changes_of_jobs,
+)
 from crawler_lifecycle.flows import Workflow, crawl
 from tests.client.conftest import Hand
 from tests.commands import Crawlctl
@@ -43,11 +49,11 @@ def test_a_job_that_is_left_out_has_no_changes(stored: SqlStore, crawlctl: Crawl
 
 def test_changes_are_shortened() -> None:
     work = SlowWorker.new({"text": "a" * 1000, "same": 1}).work
-    words = in_words(work, None, {"text": "b" * 1000, "same": 1})
+    words = changes_in_words(work, None, {"text": "b" * 1000, "same": 1})
     old, _, new = words.removeprefix("text ").partition(" -> ")
     assert (old, len(old), len(new)) == (f'"{"a" * (LONGEST_VALUE - 2)}…', LONGEST_VALUE, LONGEST_VALUE)
-    assert in_words(work, None, {"same": 1}) == "no other value"
-    many = in_words(work, {}, {str(number): number for number in range(30)})
+    assert changes_in_words(work, None, {"same": 1}) == "no other value"
+    many = changes_in_words(work, {}, {str(number): number for number in range(30)})
     assert (many.count("unset"), many.endswith(f", {30 - MOST_CHANGES} more")) == (MOST_CHANGES, True)
-    jobs = of_jobs({f"job {number}": "x" for number in range(40)})
+    jobs = changes_of_jobs({f"job {number}": "x" for number in range(40)})
     assert (jobs.count(": x"), jobs.endswith(f"; {40 - MOST_JOBS} more")) == (MOST_JOBS, True)

@@ -1,26 +1,32 @@
 """The Cluster port on one machine, where jobs are process groups."""
 
+import signal
+import socket
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 
 from crawler_lifecycle.adapters import log_files
+from crawler_lifecycle.adapters.local import processes
 from crawler_lifecycle.adapters.local.changes import watch_runs
 from crawler_lifecycle.adapters.local.creation import create_once
-from crawler_lifecycle.adapters.local.evidence import evidence
-from crawler_lifecycle.adapters.local.inventory import living
-from crawler_lifecycle.adapters.local.layout import Layout, names
+from crawler_lifecycle.adapters.local.layout import JOB_NAME, Layout, job_name_of, names
 from crawler_lifecycle.adapters.local.looking import Observer
 from crawler_lifecycle.adapters.local.placing import Placing
-from crawler_lifecycle.adapters.local.records import JobFolder, Unreadable
+from crawler_lifecycle.adapters.local.records import Ended, JobFolder, Stop, Unreadable, utc_time
+from crawler_lifecycle.adapters.local.results import result_of
 from crawler_lifecycle.adapters.local.stopping import Stopper
 from crawler_lifecycle.contract.deployment import Deployment, DeploymentRequest
 from crawler_lifecycle.contract.steps.looks import TaskEvidence
 from crawler_lifecycle.domain.audit.subjects import ListedJob
-from crawler_lifecycle.domain.looks import JobKey, JobLook, Look
+from crawler_lifecycle.domain.looks import JobKey, JobLook, JobPhase, Look
 from crawler_lifecycle.domain.naming import checked_uid
+from crawler_lifecycle.domain.words import utc_text
 from crawler_lifecycle.errors import NotFound, Refused, TemporaryError
 from crawler_lifecycle.ports import NO_UIDS, KeepFacts, LogChunk, PlacesTaken, Uids, keep_no_facts
+
+KILLED = 128 + signal.SIGKILL  # exit code of a killed program
 
 
 class LocalCluster:
@@ -165,3 +171,88 @@ def _errors_are_temporary(action: str) -> Iterator[None]:
         yield
     except (OSError, Unreadable) as error:
         raise TemporaryError(f"the local cluster cannot {action}: {error}") from error
+
+
+def living(layout: Layout, installation: str | None) -> list[ListedJob]:
+    """Return the jobs whose record names the installation; with None, return the jobs of all installations.
+
+    Raise FileNotFoundError while the folder is not mounted: an empty inventory would look like an empty cluster.
+    """
+    if layout.is_away:
+        raise FileNotFoundError(layout.missing)
+    places = [*_places(layout.waiting), *_places(layout.running)]
+    names_with_place = {job_name_of(place) for place in places}
+    names_with_process = {process.job_name for process in processes.survey() if process.job_name}
+    jobs = (_listed(layout, name, installation) for name in sorted(names_with_place | names_with_process))
+    return [job for job in jobs if job]
+
+
+def _places(folder: Path) -> list[str]:
+    try:
+        return names(folder)
+    except FileNotFoundError:
+        return []  # no job was ever deployed
+
+
+def _listed(layout: Layout, name: str, installation: str | None) -> ListedJob | None:
+    """Return the job; None for another installation's job, and for a job without a record in our folder.
+
+    A job without a record belongs to another local cluster on this machine, or is still in creation.
+    """
+    match = JOB_NAME.fullmatch(name)
+    if match is None:
+        return None
+    job = JobFolder(layout.job(name))
+    recorded_installation = job.installation
+    if recorded_installation is None or installation not in (None, recorded_installation):
+        return None
+    key = (int(match[2]), int(match[3]))  # task and attempt
+    return ListedJob(name, run_uid=job.path.parent.name, key=key, made_at=_made_at(job))
+
+
+def _made_at(job: JobFolder) -> datetime | None:
+    try:
+        spec = job.spec()
+    except Unreadable:
+        return None
+    return utc_time(spec.claimed_at) if spec else None
+
+
+def evidence(job: JobLook, folder: JobFolder, log: Path) -> TaskEvidence | None:
+    """Return the job's evidence; None for a waiting job, which has no process and no log yet."""
+    if job.phase is JobPhase.WAITING:
+        return None
+    return TaskEvidence(
+        task=job.task,
+        attempt=job.attempt,
+        message=job.message,
+        node=socket.gethostname(),
+        log_tail=log_files.tail(log),
+        events=_events(folder),
+    )
+
+
+def _events(folder: JobFolder) -> list[str]:
+    """Return a line for every recorded step of the job, with its time. For an unreadable record, return the problem."""
+    try:
+        spec, started, stop, ended = folder.spec(), folder.started(), folder.stop(), folder.ended()
+    except Unreadable as error:
+        return [str(error)]
+    steps: list[tuple[float, str]] = []
+    if spec:
+        steps.append((spec.claimed_at, "deployed"))
+    if started:
+        steps.append((started.at, f"started, process {started.pid or 'unknown'}"))
+    if stop:
+        steps.append((stop.at, "asked to end"))
+    if ended:
+        steps.append((ended.at, f"ended: {_how(ended, stop)}"))
+    _, problem = result_of(folder) if ended else (None, None)
+    lines = [f"{utc_text(utc_time(seconds), 'milliseconds')} {step}" for seconds, step in steps]
+    return [*lines, problem] if problem else lines
+
+
+def _how(ended: Ended, stop: Stop | None) -> str:
+    """Return how the job ended. After our own SIGKILL, the exit code alone would leave the killer unknown."""
+    was_killed = ended.code == KILLED and ended.stop_asked and stop is not None and stop.kill
+    return "killed by the stop" if was_killed else ended.reason or "succeeded"

@@ -1,4 +1,4 @@
-"""Reads of flows for people and doors: lists, single flows, results, attempts and timelines."""
+"""Reads of flows for people and doors: lists with waits, single flows, results, attempts and timelines."""
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
@@ -7,21 +7,21 @@ from typing import Any
 from pydantic import JsonValue
 from sqlalchemy import ColumnElement, Connection, Row, Select, and_, case, exists, false, func, not_, or_, select, union
 
-from crawler_lifecycle.adapters.sql.attempt_records import attempt_records
 from crawler_lifecycle.adapters.sql.flow_counts import member_counts
 from crawler_lifecycle.adapters.sql.flow_door import uid_of
 from crawler_lifecycle.adapters.sql.flow_locks import HEAD_COLUMNS, snapshot
 from crawler_lifecycle.adapters.sql.flow_parts import FlowParts
 from crawler_lifecycle.adapters.sql.flow_results import read_results, refuse_too_many
 from crawler_lifecycle.adapters.sql.flow_rows import flow_row, members
-from crawler_lifecycle.adapters.sql.flow_schema import flow_groups, flow_logs, flow_members, flows
-from crawler_lifecycle.adapters.sql.flow_sights import IS_OPEN, UNREAD, runs
-from crawler_lifecycle.adapters.sql.flow_waits import flow_waits
+from crawler_lifecycle.adapters.sql.flow_schema import flow_attempts, flow_groups, flow_logs, flow_members, flows
+from crawler_lifecycle.adapters.sql.flow_sights import IS_OPEN, SIGHT_COLUMNS, UNREAD, run_sight, runs
 from crawler_lifecycle.adapters.sql.manager_schema import managers
 from crawler_lifecycle.adapters.sql.schema import histories
 from crawler_lifecycle.adapters.sql.texts import is_text
 from crawler_lifecycle.adapters.sql.transactions import reading
 from crawler_lifecycle.contract.flows.states import FlowIntent, FlowState, MemberState
+from crawler_lifecycle.domain.flows import words
+from crawler_lifecycle.domain.flows.crawls import as_end
 from crawler_lifecycle.domain.flows.rows import FlowRow, MemberKind
 from crawler_lifecycle.domain.flows.words import FAILURES_SHOWN, HOST_PATIENCE
 from crawler_lifecycle.ports import (
@@ -39,6 +39,9 @@ IS_AVAILABLE = (
     members.state == MemberState.AVAILABLE,
     members.in_flight.is_(False),
 )
+attempts = flow_attempts.c
+OF_ATTEMPT = {column.name: column.label(f"attempt_{column.name}") for column in flow_attempts.c}
+IS_UNDECIDED = and_(members.kind == MemberKind.APPROVAL, members.decision.is_(None))
 
 
 class SqlFlowRecords(FlowParts):
@@ -224,3 +227,64 @@ def _flows_in(connection: Connection, joined: Select[Any], limit: int) -> tuple[
     with_total = ids.add_columns(func.count().over()).group_by(flows.c.id, flows.c.flow_id)
     rows = connection.execute(with_total.order_by(flows.c.id).limit(max(limit, 1))).all()
     return (rows[0][1] if rows else 0), [row[0] for row in rows[:limit]]
+
+
+def attempt_records(connection: Connection, flow: int, flow_uid: str, number: int) -> list[AttemptRecord]:
+    """Return the member's attempts, oldest first."""
+    is_its_run = and_(
+        runs.flow_uid == flow_uid, runs.flow_member == attempts.member, runs.flow_attempt == attempts.attempt
+    )
+    query = (
+        select(*OF_ATTEMPT.values(), *SIGHT_COLUMNS, runs.id, runs.run_uid)
+        .join_from(flow_attempts, histories, is_its_run, isouter=True)
+        .where(attempts.flow == flow, attempts.member == number)
+        .order_by(attempts.attempt)
+    )
+    return [_attempt_record(row) for row in connection.execute(query)]
+
+
+def _attempt_record(row: Any) -> AttemptRecord:
+    end = as_end(run_sight(row)) if row.id is not None and row.status.is_over else None
+    return AttemptRecord(
+        attempt=row.attempt_attempt,
+        generation=row.attempt_generation,
+        created_at=row.attempt_created_at,
+        ended_at=row.attempt_ended_at if end is None else end.at,
+        kind=row.attempt_end_kind if end is None else end.kind,
+        outcome=row.attempt_outcome if end is None else end.outcome,
+        reason=row.attempt_reason if end is None else end.reason,
+        error=row.attempt_error,
+        host=row.attempt_host,
+        code_version=row.attempt_code_version,
+        deaths=row.attempt_deaths,
+        run_id=row.id,
+        run_uid=row.run_uid,
+    )
+
+
+def flow_waits(connection: Connection, heads: Sequence[Row[Any]], now: datetime) -> dict[int, tuple[str, ...]]:
+    """Return the waits by flow, such as `approval:release` or `host:my_project.flows`.
+
+    A flow waits for a host only if no attempt is under way: otherwise a limit may hold the step back.
+    """
+    is_open = {row.id: row.intent for row in heads if not row.state.is_final}
+    if not is_open:
+        return {}
+    under_way = set(
+        connection.scalars(select(members.flow).where(members.flow.in_(is_open), members.in_flight).distinct())
+    )
+    is_untaken = and_(members.kind == MemberKind.STEP, members.since < now - words.HOST_PATIENCE)
+    query = (
+        select(members.flow, members.kind, func.min(members.path), func.min(members.route))
+        .where(members.flow.in_(is_open), members.in_flight.is_(False), members.state == MemberState.AVAILABLE)
+        .where(or_(IS_UNDECIDED, is_untaken))
+        .group_by(members.flow, members.kind)
+        .order_by(members.flow, members.kind)
+    )
+    waits: dict[int, tuple[str, ...]] = {}
+    for flow, kind, path, route in connection.execute(query):
+        if kind is MemberKind.APPROVAL:
+            waits[flow] = (*waits.get(flow, ()), f"{words.APPROVAL}:{path}")
+        elif flow not in under_way and is_open[flow] == FlowIntent.RUN:
+            waits[flow] = (*waits.get(flow, ()), f"{words.HOST}:{route.split('|')[1]}")
+    return waits

@@ -4,9 +4,9 @@ from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
 from crawler_lifecycle.adapters.sql.flow_door import Door, OnDoors, uid_of
 from crawler_lifecycle.adapters.sql.flow_rows import flow_row, members
-from crawler_lifecycle.adapters.sql.flow_schema import flow_members, flow_results
+from crawler_lifecycle.adapters.sql.flow_schema import flow_attempts, flow_members, flow_results
 from crawler_lifecycle.adapters.sql.manager_schema import managers
-from crawler_lifecycle.adapters.sql.stop_reasons import keep_reason
+from crawler_lifecycle.adapters.sql.pages import pages
 from crawler_lifecycle.adapters.sql.transactions import transaction
 from crawler_lifecycle.contract.flows.definition import MemberDefinition
 from crawler_lifecycle.contract.flows.limits import LARGEST_RESULT
@@ -14,11 +14,10 @@ from crawler_lifecycle.contract.flows.records import Decision
 from crawler_lifecycle.contract.flows.requests import ApproveMember, CancelMembers, HoldFlow, RetryMembers
 from crawler_lifecycle.contract.flows.states import FlowIntent
 from crawler_lifecycle.contract.flows.values import to_text
-from crawler_lifecycle.domain.flows import argument_changes
 from crawler_lifecycle.domain.flows.cancelling import Effect, cancel
 from crawler_lifecycle.domain.flows.deciding import approve, hold
 from crawler_lifecycle.domain.flows.renewing import retry
-from crawler_lifecycle.domain.flows.requesting import changed_arguments
+from crawler_lifecycle.domain.flows.requesting import changed_arguments, changes_in_words, changes_of_jobs
 from crawler_lifecycle.domain.flows.rows import Ledger, MemberRow
 from crawler_lifecycle.domain.flows.selecting import selected
 from crawler_lifecycle.domain.words import counted
@@ -37,6 +36,16 @@ TELL_MANAGERS = (
 )
 BY_A_DECISION = 0  # a decision's result has no attempt
 HOLDS = {FlowIntent.RUN: "resumed", FlowIntent.PAUSE: "paused", FlowIntent.DRAIN: "drained"}  # events
+attempts = flow_attempts.c
+KEEP_REASON = (
+    update(flow_attempts)
+    .where(
+        attempts.flow == bindparam("of_flow"),
+        attempts.member.in_(bindparam("numbers", expanding=True)),
+        attempts.ended_at.is_(None),
+    )
+    .values(stop_reason=bindparam("note"))
+)
 
 
 class FlowRequests(OnDoors):
@@ -54,7 +63,7 @@ class FlowRequests(OnDoors):
         door = self.open_by_id(tx, flow, request)
         effect = retry(door.ledger, request, door.at)
         changes = _write_arguments(door, effect, request) if request.changes_arguments else {}
-        message = counted(effect.count, "job") + argument_changes.of_jobs(changes)
+        message = counted(effect.count, "job") + changes_of_jobs(changes)
         return _applied(door, effect, "retried", message)
 
     @transaction
@@ -109,7 +118,7 @@ def _write_arguments(door: Door, effect: Effect, request: RetryMembers) -> dict[
         work = MemberDefinition.model_validate_json(text).work
         arguments = changed_arguments(row.path, work, former, given, removed)
         door.tx.execute(update(flow_members).where(*this_member).values(arguments=arguments))
-        changes[row.path] = argument_changes.in_words(work, former, given, removed)
+        changes[row.path] = changes_in_words(work, former, given, removed)
     return changes
 
 
@@ -121,3 +130,10 @@ def _write_decision(door: Door, row: MemberRow, request: ApproveMember) -> None:
     door.tx.execute(delete(flow_results).filter_by(**key))
     result = {**key, "attempt": BY_A_DECISION, "value": value, "size": len(value)}
     door.tx.execute(insert(flow_results), result)
+
+
+def keep_reason(door: Door, effect: Effect, reason: str | None) -> None:
+    """Keep the reason with the attempts under way for the cancelled members."""
+    under_way = [row.number for row in effect.members if row.in_flight] if reason else []
+    for numbers in pages(under_way):
+        door.tx.execute(KEEP_REASON, {"of_flow": door.head.id, "numbers": list(numbers), "note": reason})

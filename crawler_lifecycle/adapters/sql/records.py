@@ -6,7 +6,6 @@ from datetime import datetime
 from sqlalchemy import ColumnElement, Connection, delete, func, insert, select, update
 
 from crawler_lifecycle.adapters.sql import migrate
-from crawler_lifecycle.adapters.sql.crawler_lists import runs_by_crawler
 from crawler_lifecycle.adapters.sql.exports import notices_of
 from crawler_lifecycle.adapters.sql.findings import findings_of
 from crawler_lifecycle.adapters.sql.line import place_in_line
@@ -18,7 +17,14 @@ from crawler_lifecycle.adapters.sql.reading import (
     with_explanations,
 )
 from crawler_lifecycle.adapters.sql.run_figures import run_figures
-from crawler_lifecycle.adapters.sql.run_lists import counts_of_runs, page_of_runs, saturated_runs, summaries_of
+from crawler_lifecycle.adapters.sql.run_lists import (
+    counts_of_runs,
+    page_of_runs,
+    page_of_tasks,
+    runs_by_crawler,
+    saturated_runs,
+    summaries_of,
+)
 from crawler_lifecycle.adapters.sql.schema import (
     exports,
     histories,
@@ -28,7 +34,6 @@ from crawler_lifecycle.adapters.sql.schema import (
     schedule_commands,
     task_histories,
 )
-from crawler_lifecycle.adapters.sql.task_lists import page_of_tasks
 from crawler_lifecycle.adapters.sql.texts import is_text
 from crawler_lifecycle.adapters.sql.transactions import OnDatabase, reading, transaction
 from crawler_lifecycle.contract.notices import ExportKind, Notice

@@ -1,16 +1,21 @@
-"""Conditions, pages and counts for people's lists of runs."""
+"""People's lists: runs with their conditions and counts, crawlers with their latest runs, and a run's tasks."""
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 from sqlalchemy import (
     Column,
     ColumnElement,
+    CompoundSelect,
     Connection,
+    Row,
     Select,
     String,
     and_,
+    bindparam,
     case,
     func,
     literal,
@@ -18,17 +23,20 @@ from sqlalchemy import (
     or_,
     select,
     type_coerce,
+    union_all,
 )
 
 from crawler_lifecycle.adapters.sql.flow_schema import flows as flow_table
 from crawler_lifecycle.adapters.sql.reading import SUMMARY_COLUMNS, run_summary, task_counts, with_explanations
-from crawler_lifecycle.adapters.sql.schema import OWN_INSTALLATION, histories, history_labels, run_tags
+from crawler_lifecycle.adapters.sql.schema import OWN_INSTALLATION, histories, history_labels, run_tags, task_histories
 from crawler_lifecycle.adapters.sql.texts import is_text
 from crawler_lifecycle.adapters.sql.transactions import OPEN_STATUSES
-from crawler_lifecycle.contract.records import RunSummary
+from crawler_lifecycle.adapters.sql.types import TimeBetween, UtcDateTime
+from crawler_lifecycle.contract.records import CrawlerRuns, RunEnd, RunSummary
 from crawler_lifecycle.contract.requesters import BY_TOKEN
 from crawler_lifecycle.contract.run_filter import RunFilter
-from crawler_lifecycle.contract.states import ListedStatus, RunStatus
+from crawler_lifecycle.contract.states import ListedStatus, RunStatus, TaskStatus
+from crawler_lifecycle.contract.task_order import TaskOrder
 from crawler_lifecycle.domain.reasons import BY_A_STOP
 from crawler_lifecycle.domain.saturation import FULL, PATIENCE
 from crawler_lifecycle.ports import SaturatedRuns
@@ -39,6 +47,10 @@ LONGEST_NUMBER = 18  # digits; a longer number does not fit into the database
 WAS_STOPPED = and_(runs.status == RunStatus.FAILED, runs.reason.in_(BY_A_STOP))
 # as a text: the database's value would be translated as a `RunStatus`, which has no STOPPED
 LISTED_STATUS = case((WAS_STOPPED, literal(ListedStatus.STOPPED.value)), else_=type_coerce(runs.status, String))
+MOST_ENDS = 10
+BRANCHES = 50  # crawlers in a statement, each with two branches
+task = task_histories.c
+PLACES = {status: place for place, status in enumerate(TaskStatus)}  # of the statuses in a task's life
 
 
 def page_of_runs(connection: Connection, chosen: RunFilter, limit: int, before: int | None) -> list[RunSummary]:
@@ -141,3 +153,74 @@ def _flow_uid(connection: Connection, flow: str) -> str:
 
 def _runs_with(run: Column[int], column: Column[str], text: str) -> Select[Any]:
     return select(run).where(is_text(column, text))
+
+
+def runs_by_crawler(connection: Connection, crawlers: Sequence[str]) -> list[CrawlerRuns]:
+    """Return the runs of these crawlers, in the same order, with crawlers without runs."""
+    rows: list[Row[Any]] = []
+    for start in range(0, len(crawlers), BRANCHES):
+        names = crawlers[start : start + BRANCHES]
+        rows += connection.execute(
+            _statement(len(names)), {_parameter(place): name for place, name in enumerate(names)}
+        )
+    latest = {row.crawler: row.id for row in rows if row.is_latest}
+    summaries = {run.run_id: run for run in summaries_of(connection, list(latest.values()))}
+    ends = defaultdict[str, list[RunEnd]](list)
+    for row in rows:
+        if not row.is_latest:
+            ends[row.crawler].append(_end(row))
+    return [CrawlerRuns(crawler=name, latest=summaries.get(latest.get(name, 0)), ends=ends[name]) for name in crawlers]
+
+
+@cache
+def _statement(crawlers: int) -> CompoundSelect[Any]:
+    """Return the statement for the latest run and the latest ends by crawler. Every branch follows the index.
+
+    Kept, since building takes longer than executing.
+    """
+    newest = (runs.created_at.desc(), runs.id.desc())
+    is_over = runs.status.in_([status for status in RunStatus if status.is_over])
+    branches: list[Select[Any]] = []
+    for place in range(crawlers):
+        is_of_crawler = runs.crawler == bindparam(_parameter(place), type_=runs.crawler.type)
+        latest = _columns(is_latest=True).where(is_of_crawler).order_by(*newest).limit(1)
+        ends = _columns(is_latest=False).where(is_of_crawler, is_over).order_by(*newest).limit(MOST_ENDS)
+        branches += [latest, ends]
+    # SQLite allows an order and a limit in a subquery, but not in a branch
+    return union_all(*(select(branch.subquery()) for branch in branches))
+
+
+def _parameter(place: int) -> str:
+    return f"crawler_{place}"
+
+
+def _columns(*, is_latest: bool) -> Select[Any]:
+    status = LISTED_STATUS.label("listed")
+    return select(literal(is_latest).label("is_latest"), runs.id, runs.crawler, status, runs.outcome)
+
+
+def _end(row: Row[Any]) -> RunEnd:
+    return RunEnd(run_id=row.id, status=ListedStatus(row.listed), outcome=row.outcome)
+
+
+def page_of_tasks(
+    run_id: int, first: int, limit: int, status: TaskStatus | None, order: TaskOrder, now: datetime
+) -> Select[Any]:
+    """Return the statement for a page. By number `first` is a task's number, in other orders a place from 0 on."""
+    query = select(task_histories).where(task.history_id == run_id).limit(limit)
+    if status is not None:
+        query = query.where(task.status == status)
+    if order is TaskOrder.TASK:
+        return query.where(task.task >= first).order_by(task.task)
+    value = _value(order, now)
+    directed = value.desc() if order.is_down else value.asc()
+    return query.order_by(value.is_(None), directed, task.task).offset(first)
+
+
+def _value(order: TaskOrder, now: datetime) -> ColumnElement[Any]:
+    if order.key == TaskOrder.STATUS:
+        return case(PLACES, value=task.status)
+    if order.key == TaskOrder.DURATION:
+        until = func.coalesce(task.finished_at, literal(now, UtcDateTime()))
+        return TimeBetween(task.started_at, until)
+    return task.exit_code if order.key == TaskOrder.EXIT_CODE else task.task

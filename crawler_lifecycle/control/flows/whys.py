@@ -9,8 +9,7 @@ from crawler_lifecycle.contract.flows.states import FlowIntent, MemberState
 from crawler_lifecycle.contract.managers.records import ItemRecord, ManagerStatus
 from crawler_lifecycle.contract.records import RunSummary
 from crawler_lifecycle.domain.flows import words
-from crawler_lifecycle.domain.flows.explanation import why
-from crawler_lifecycle.domain.flows.overview import overview
+from crawler_lifecycle.domain.flows.explanation import overview, why
 from crawler_lifecycle.domain.flows.planner import Planner
 from crawler_lifecycle.domain.flows.rows import Ledger
 from crawler_lifecycle.domain.flows.selecting import numbers_by_path

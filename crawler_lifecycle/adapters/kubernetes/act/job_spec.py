@@ -10,9 +10,10 @@ from typing import Any
 
 from crawler_lifecycle.adapters import job_request
 from crawler_lifecycle.adapters.kubernetes import naming
-from crawler_lifecycle.adapters.kubernetes.act import shaping
-from crawler_lifecycle.contract.deployment import DeploymentRequest
+from crawler_lifecycle.contract.deployment import DeploymentRequest, Resources
+from crawler_lifecycle.contract.pod_shape import PodShape, Toleration
 from crawler_lifecycle.domain.naming import checked_uid, job_name
+from crawler_lifecycle.domain.pod_shape import DO_NOT_DISRUPT, SAFE_TO_EVICT, refusal
 from crawler_lifecycle.errors import Refused
 
 CONTAINER = "crawl"
@@ -34,6 +35,9 @@ FAILURES_TO_REMEMBER = [
 ]
 # the Job controller labels the pod with its Job's uid; the program gets the uid as CRAWL_JOB_UID
 UID_OF_THE_JOB = "metadata.labels['batch.kubernetes.io/controller-uid']"
+# Autoscalers evict pods to empty a node. Our Jobs start no second pod, so an evicted crawl has failed. Pods ask to be
+# left alone: the cluster autoscaler reads the first annotation, Karpenter the second.
+STAY = {SAFE_TO_EVICT: "false", DO_NOT_DISRUPT: "true"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +63,7 @@ def labels_of(request: DeploymentRequest) -> dict[str, str]:
 
 
 def job_of(request: DeploymentRequest, pods: Pods) -> dict[str, Any]:
-    shape = shaping.checked_shape(request)
+    shape = checked_shape(request)
     labels = {**shape.labels, **labels_of(request)}
     not_after = request.not_after.isoformat() if request.not_after else ""
     return {
@@ -67,7 +71,7 @@ def job_of(request: DeploymentRequest, pods: Pods) -> dict[str, Any]:
         "kind": "Job",
         "metadata": {
             "name": job_name(request.run_uid, request.task, request.attempt),
-            "labels": {**labels, **shaping.queue_label(shape)},
+            "labels": {**labels, **queue_label(shape)},
             "annotations": {naming.NOT_AFTER: not_after},
         },
         "spec": {
@@ -79,8 +83,8 @@ def job_of(request: DeploymentRequest, pods: Pods) -> dict[str, Any]:
             "activeDeadlineSeconds": request.deadline_seconds or int(pods.longest.total_seconds()),
             "ttlSecondsAfterFinished": int(pods.keep.total_seconds()),
             "template": {
-                "metadata": {"labels": labels, "annotations": shaping.annotations(shape)},
-                "spec": _pod(request, pods) | shaping.placement(shape),
+                "metadata": {"labels": labels, "annotations": annotations(shape)},
+                "spec": _pod(request, pods) | placement(shape),
             },
         },
     }
@@ -115,7 +119,7 @@ def _container(request: DeploymentRequest, pods: Pods) -> dict[str, Any]:
     arguments = job_request.arguments_of(request)
     environment = job_request.environment_of(request, FILES, RESULT)
     job_request.refuse_unusable_texts(environment, [*(crawler.command or [crawler.image]), *arguments])
-    resources = shaping.quantities(crawler.resources)
+    resources = quantities(crawler.resources)
     mount = {"name": "files", "mountPath": FILES}
     container = {
         "name": CONTAINER,
@@ -146,3 +150,56 @@ def _sources(request: DeploymentRequest, environment: dict[str, str]) -> dict[st
 def _literal(text: str) -> str:
     """Double every dollar sign: Kubernetes replaces `$(NAME)` by a value, and a doubled dollar by a plain dollar."""
     return text.replace("$", "$$")
+
+
+def checked_shape(request: DeploymentRequest) -> PodShape:
+    """Return the request's pod shape. Raise Refused for a value that no catalogue entry may set.
+
+    The catalogue has the same check, but a request comes with its own copy of the entry.
+    """
+    shape = request.crawler.pod
+    if problem := refusal(shape):
+        field, reason = problem
+        raise Refused(f"crawler.pod.{field}: {reason}")
+    return shape
+
+
+def queue_label(shape: PodShape) -> dict[str, str]:
+    """Return the label that puts the Job into its queue.
+
+    Kueue's webhook suspends a new Job with the label. The Job is not created suspended: in a cluster without Kueue, no
+    controller would ever resume the Job.
+    """
+    return {naming.QUEUE: shape.queue} if shape.queue else {}
+
+
+def annotations(shape: PodShape) -> dict[str, str]:
+    """Return the pod's annotations. An entry may let autoscalers move its pods.
+
+    A pod that Karpenter may move has no annotation for Karpenter, which reports the value "false" as a mistake.
+    """
+    wanted = {**STAY, **shape.annotations}
+    if wanted[DO_NOT_DISRUPT] == "false":
+        del wanted[DO_NOT_DISRUPT]
+    return wanted
+
+
+def placement(shape: PodShape) -> dict[str, Any]:
+    """Return the fields of a pod that choose its node and its priority; only fields that the entry sets."""
+    fields = {
+        "nodeSelector": shape.node_selector,
+        "tolerations": [_toleration(toleration) for toleration in shape.tolerations],
+        "priorityClassName": shape.priority_class,
+    }
+    return {name: value for name, value in fields.items() if value}
+
+
+def _toleration(toleration: Toleration) -> dict[str, Any]:
+    fields = toleration.model_dump(exclude_none=True)
+    seconds = fields.pop("seconds", None)
+    return fields if seconds is None else {**fields, "tolerationSeconds": seconds}
+
+
+def quantities(resources: Resources) -> dict[str, str]:
+    """Return the quantities by Kubernetes' names for the resources."""
+    return {name.replace("_", "-"): value for name, value in resources.model_dump(exclude_none=True).items()}

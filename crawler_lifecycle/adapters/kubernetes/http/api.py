@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -18,9 +19,8 @@ import urllib3
 from crawler_lifecycle.adapters.kubernetes.http import answers
 from crawler_lifecycle.adapters.kubernetes.http.connection import ACCESS_FAILED, NOT_REACHED, Access, Connection
 from crawler_lifecycle.adapters.kubernetes.http.server_clock import ServerClock
-from crawler_lifecycle.adapters.kubernetes.http.time_limits import Limits, limits_of
 from crawler_lifecycle.metrics import CLUSTER_ANSWERS, CLUSTER_SECONDS
-from crawler_lifecycle.settings.cluster import longest_request
+from crawler_lifecycle.settings.cluster import BUSY_SECONDS, longest_request
 
 JSON = "application/json"
 # Largest number of objects in a page. With 1000, the last page of 10,000 objects would be full, and an empty page would
@@ -36,6 +36,29 @@ STALE_CONNECTION = (urllib3.exceptions.ProtocolError, ConnectionError)
 BUSY = (429, 503)
 # Content type of a proxy's page. The API server sends none: its logs are text/plain.
 PAGE_FOR_PEOPLE = "text/html"
+
+
+@dataclass(frozen=True, slots=True)
+class TimeLimits:
+    """Limits of a request: `connect` and `silence` in seconds, `last_try` and `last_piece` by the monotonic clock."""
+
+    connect: float  # a connection that takes longer fails
+    silence: float  # an answer fails after this time without data
+    last_try: float  # no try begins after this time
+    last_piece: float  # no piece is awaited after this time
+
+
+def time_limits_of(connect: float, silence: float, until: float) -> TimeLimits:
+    """Return the limits of a request that has to be over at `until`.
+
+    `connect` and `silence` are cut down to a quarter of the remaining time. The last try needs up to three quarters: to
+    connect, to get the answer's beginning, and to wait for the last piece. The earlier tries have the rest, but at most
+    BUSY_SECONDS.
+    """
+    now = time.monotonic()
+    quarter = (until - now) / 4
+    connect, silence = min(connect, quarter), min(silence, quarter)
+    return TimeLimits(connect, silence, min(now + BUSY_SECONDS, until - connect - 2 * silence), until - silence)
 
 
 class Api:
@@ -202,7 +225,7 @@ class Api:
         query: Mapping[str, str | int] | None,
         headers: Mapping[str, str],
         body: object,
-        limits: Limits,
+        limits: TimeLimits,
     ) -> Iterator[urllib3.HTTPResponse]:
         """Yield a successful answer. Raise Missing if the object does not exist, ApiFailed for any other refusal.
 
@@ -251,11 +274,11 @@ class Api:
         finally:
             answer.close()  # does nothing after reading to the end: the connection is back in the pool
 
-    def _limits(self, until: float, silence: float | None = None) -> Limits:
+    def _limits(self, until: float, silence: float | None = None) -> TimeLimits:
         """Return a request's time limits. Raise ApiFailed if no time is left until `until`."""
         if until <= time.monotonic():
             raise answers.ApiFailed("there was no time left to ask the Kubernetes API", timed_out=True)
-        return limits_of(self._access.connect_seconds, silence or self._access.read_seconds, until)
+        return time_limits_of(self._access.connect_seconds, silence or self._access.read_seconds, until)
 
     @contextmanager
     def _naming_the_request(self, method: str, path: str) -> Iterator[None]:
