@@ -24,9 +24,9 @@ import psutil
 from bench.control_plane import Spent, on_control_plane, standing_still
 from bench.measuring import PATIENCE, cpu_seconds
 from bench.table import Scale, Table
-from crawler_lifecycle.adapters.kubernetes.act.job_spec import Pods
+from crawler_lifecycle.adapters.kubernetes.act.job_spec import PodSettings
 from crawler_lifecycle.adapters.kubernetes.cluster import KubernetesCluster, LogStorage
-from crawler_lifecycle.adapters.kubernetes.http.connection import Access
+from crawler_lifecycle.adapters.kubernetes.http.connection import ApiAccess
 from crawler_lifecycle.adapters.scheduler_client import SchedulerClient
 from crawler_lifecycle.contract.deployment import Crawler, Deployment, DeploymentRequest
 from crawler_lifecycle.errors import TemporaryError
@@ -64,7 +64,7 @@ def _rows(bed: Bed, scale: Scale) -> list[tuple[object, ...]]:
             client,
         ),
     ):
-        cluster = KubernetesCluster(Access(namespace, kubeconfig), None, Pods(), LogStorage(Path(folder)))
+        cluster = KubernetesCluster(ApiAccess(namespace, kubeconfig), None, PodSettings(), LogStorage(Path(folder)))
         ways = {"adapter": cluster.deploy, "service": client.deploy}
         for in_flight, by in product(scale.in_flight, ways):
             row = _row(bed, process, ways[by], in_flight, scale.deployed)

@@ -15,7 +15,7 @@ import msgspec
 from kubernetes.client import ApiClient
 
 from bench.table import Scale, Table
-from crawler_lifecycle.adapters.kubernetes.http.api import PAGE, Api
+from crawler_lifecycle.adapters.kubernetes.http.api import PAGE, KubernetesApi
 from crawler_lifecycle.adapters.kubernetes.http.server_clock import ServerClock
 from crawler_lifecycle.adapters.kubernetes.naming import TASKS_IN_A_SELECTOR
 from crawler_lifecycle.adapters.kubernetes.observe.looking import Observer
@@ -27,7 +27,7 @@ IMAGE = "registry.example.com/crawlers/books@sha256:" + "0" * 64
 OURS, RUN = "6b1f0f5e-0000-4000-8000-000000000001", "6b1f0f5e-0000-4000-8000-0000000000aa"
 
 
-class Answers(Api):
+class Answers(KubernetesApi):
     """Stand-in for the API, with the server's answers ready as bytes."""
 
     def __init__(self, jobs: list[bytes], pods: list[bytes]) -> None:

@@ -16,7 +16,7 @@ from uuid import uuid4
 from bench.control_plane import Spent, on_control_plane, standing_still
 from bench.kubernetes_ways import OTHERS, OURS
 from bench.table import Scale, Table
-from crawler_lifecycle.adapters.kubernetes.act.job_spec import Pods, job_of
+from crawler_lifecycle.adapters.kubernetes.act.job_spec import PodSettings, job_of
 from crawler_lifecycle.contract.deployment import Crawler, DeploymentRequest
 from tests.kubernetes.bed import Bed
 from tests.kubernetes.client import until
@@ -97,7 +97,7 @@ def _made(bed: Bed, namespace: str, jobs: int) -> str:
         request = DeploymentRequest(
             installation=installation, run_id=1, run_uid=run_uid, task=task, tasks=jobs, attempt=1, crawler=ENTRY
         )
-        bed.admin.post(f"/apis/batch/v1/namespaces/{namespace}/jobs", job_of(request, Pods()))
+        bed.admin.post(f"/apis/batch/v1/namespaces/{namespace}/jobs", job_of(request, PodSettings()))
 
     with ThreadPoolExecutor(MAKERS) as pool:
         list(pool.map(make, range(jobs)))

@@ -20,8 +20,8 @@ from kubernetes.client import ApiClient, BatchV1Api
 from kubernetes.config import new_client_from_config
 
 from crawler_lifecycle.adapters.kubernetes.http.answers import GZIP, PLAIN
-from crawler_lifecycle.adapters.kubernetes.http.api import Api
-from crawler_lifecycle.adapters.kubernetes.http.connection import Access
+from crawler_lifecycle.adapters.kubernetes.http.api import KubernetesApi
+from crawler_lifecycle.adapters.kubernetes.http.connection import ApiAccess
 from crawler_lifecycle.adapters.kubernetes.observe.looking import Observer
 from crawler_lifecycle.domain.naming import job_name
 
@@ -62,11 +62,11 @@ class Run:
         return BatchV1Api(client)
 
 
-class Counted(Api):
+class Counted(KubernetesApi):
     """Our API client, which counts its answers."""
 
     def __init__(self, run: Run, encoding: str) -> None:
-        super().__init__(Access(run.namespace, run.kubeconfig))
+        super().__init__(ApiAccess(run.namespace, run.kubeconfig))
         self._run, self._encoding, self._sent = run, encoding, 0
 
     @contextmanager

@@ -18,7 +18,7 @@ from bench.table import Scale, Table
 from crawler_lifecycle.adapters.local.cluster import LocalCluster
 from crawler_lifecycle.adapters.local.creation import new_spec
 from crawler_lifecycle.adapters.local.layout import Layout
-from crawler_lifecycle.adapters.local.records import Ended, JobFolder, Spec, Started
+from crawler_lifecycle.adapters.local.records import EndRecord, JobFolder, Spec, StartRecord
 from crawler_lifecycle.contract.deployment import Crawler, DeploymentRequest
 from crawler_lifecycle.domain.looks import JobPhase
 
@@ -65,7 +65,7 @@ def _make_jobs(layout: Layout, files: Path, run_uid: str, tasks: int) -> list[tu
             folder = JobFolder(layout.job(spec.name))
             folder.path.mkdir(parents=True)
             folder.write(spec)
-            folder.write(Started(spec.uid, OURS, time.time(), os.getpid(), time.time(), os.getpid(), time.time()))
+            folder.write(StartRecord(spec.uid, OURS, time.time(), os.getpid(), time.time(), os.getpid(), time.time()))
             jobs.append((folder, spec))
             _share_lock(jobs[0][0], folder)
     return jobs
@@ -82,7 +82,7 @@ def _end(jobs: list[tuple[JobFolder, Spec]]) -> None:
     now = time.time()
     with _unsynced():
         for folder, spec in jobs:
-            folder.write(Ended(spec.uid, OURS, now, 0, None, None, now, stop_asked=False))
+            folder.write(EndRecord(spec.uid, OURS, now, 0, None, None, now, stop_asked=False))
 
 
 def _unsynced() -> "mock._patch[mock.MagicMock | mock.AsyncMock]":

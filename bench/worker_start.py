@@ -14,7 +14,7 @@ from crawler_lifecycle.adapters.sql.migrate import upgrade
 from crawler_lifecycle.control.control import Control
 from crawler_lifecycle.control.installation import Installation
 from crawler_lifecycle.services.embedded.addresses import Ports
-from crawler_lifecycle.services.embedded.plan import Plan, lifecycle_part, make_plan
+from crawler_lifecycle.services.embedded.plan import StackPlan, lifecycle_part, make_plan
 from tests.servers import start_real_time
 
 PATIENCE = 30.0
@@ -44,7 +44,7 @@ async def _starts(repeats: int) -> list[float]:
             ]  # the first start compiles the imported modules
 
 
-async def _start(plan: Plan, control: Control) -> float:
+async def _start(plan: StackPlan, control: Control) -> float:
     began = time.perf_counter()
     async with _worker(plan) as process, asyncio.timeout(PATIENCE):
         while not any(poller.startswith(f"{process.pid}@") for poller in await control.engine.pollers()):
@@ -54,7 +54,7 @@ async def _start(plan: Plan, control: Control) -> float:
 
 
 @asynccontextmanager
-async def _worker(plan: Plan) -> AsyncIterator[asyncio.subprocess.Process]:
+async def _worker(plan: StackPlan) -> AsyncIterator[asyncio.subprocess.Process]:
     process = await asyncio.create_subprocess_exec(
         *lifecycle_part(plan, drain_seconds=1).command, env=plan.child_environment, stderr=asyncio.subprocess.DEVNULL
     )

@@ -29,7 +29,7 @@ class Credentials(TypedDict, total=False):
     aws_session_token: str | None
 
 
-class Place(NamedTuple):
+class ObjectKey(NamedTuple):
     bucket: str
     key: str
 
@@ -71,7 +71,7 @@ class FSHelper:
             return sorted(f"{name}/{inner.name}" for inner in Path(whole).iterdir()) if is_folder else []
         prefix = place.key and f"{place.key.removesuffix('/')}/"
         names: set[str] = set()
-        for page in self._pages(Place(place.bucket, prefix), Delimiter="/"):
+        for page in self._pages(ObjectKey(place.bucket, prefix), Delimiter="/"):
             names |= {entry["Key"] for entry in page.get("Contents", ()) if entry["Key"] != prefix}
             names |= {entry["Prefix"].removesuffix("/") for entry in page.get("CommonPrefixes", ())}
         return [f"{S3}{place.bucket}/{name}" for name in sorted(names)]
@@ -88,7 +88,7 @@ class FSHelper:
         if (place := _in_s3(folder)) is None:
             yield from sorted(str(path) for path in Path(folder).rglob("*") if path.is_file())
             return
-        below = Place(place.bucket, place.key and f"{place.key.removesuffix('/')}/")
+        below = ObjectKey(place.bucket, place.key and f"{place.key.removesuffix('/')}/")
         keys = (entry["Key"] for entry in self._objects(below))
         yield from (f"{S3}{place.bucket}/{key}" for key in keys if not key.endswith("/"))
 
@@ -98,7 +98,7 @@ class FSHelper:
             yield from sorted(self.list_folder(input_folder), key=lambda path: (Path(path).stat().st_mtime, path))
             return
         names = set(self.list_folder(input_folder))
-        below = Place(place.bucket, place.key and f"{place.key.removesuffix('/')}/")
+        below = ObjectKey(place.bucket, place.key and f"{place.key.removesuffix('/')}/")
         times = [(entry["LastModified"], f"{S3}{place.bucket}/{entry['Key']}") for entry in self._objects(below)]
         yield from (name for _, name in sorted(times) if name in names)
 
@@ -108,7 +108,7 @@ class FSHelper:
             return sorted(globbing.glob(path))  # noqa: PTH207 - the paths stay as relative as the pattern
         begin = min((place.key.find(mark) for mark in WILD if mark in place.key), default=len(place.key))
         pattern = place.key.split("/")
-        keys = (entry["Key"] for entry in self._objects(Place(place.bucket, place.key[:begin])))
+        keys = (entry["Key"] for entry in self._objects(ObjectKey(place.bucket, place.key[:begin])))
         return [f"{S3}{place.bucket}/{key}" for key in sorted(keys) if _matches(key.split("/"), pattern)]
 
     # single files
@@ -186,7 +186,7 @@ class FSHelper:
     def s3_folder_size(self, path: str) -> int:
         """Return the sum over the objects' bytes in the folder."""
         place = _needs_s3(path)
-        below = Place(place.bucket, place.key and f"{place.key.removesuffix('/')}/")
+        below = ObjectKey(place.bucket, place.key and f"{place.key.removesuffix('/')}/")
         return sum(entry["Size"] for entry in self._objects(below))
 
     # S3
@@ -196,15 +196,15 @@ class FSHelper:
             return Path(path).is_file()
         return any(entry["Key"] == place.key for entry in self._objects(place))
 
-    def _pages(self, place: Place, **more: Any) -> Iterator[Any]:
+    def _pages(self, place: ObjectKey, **more: Any) -> Iterator[Any]:
         pages = self._s3.get_paginator("list_objects_v2")
         yield from pages.paginate(Bucket=place.bucket, Prefix=place.key, **more)
 
-    def _objects(self, place: Place) -> Iterator[Any]:
+    def _objects(self, place: ObjectKey) -> Iterator[Any]:
         for page in self._pages(place):
             yield from page.get("Contents", ())
 
-    def _upload(self, name: str, place: Place, extra: Mapping[str, Any] | None) -> None:
+    def _upload(self, name: str, place: ObjectKey, extra: Mapping[str, Any] | None) -> None:
         self._s3.upload_file(name, place.bucket, place.key, ExtraArgs=dict(extra or {}))
 
     @property
@@ -261,7 +261,7 @@ class _Upload(io.TextIOWrapper):
             Path(self._path).unlink()
 
 
-def _in_s3(path: str) -> Place | None:
+def _in_s3(path: str) -> ObjectKey | None:
     """Return the bucket and key; None for a local path."""
     if not path.startswith(S3):
         if "://" in path:
@@ -270,10 +270,10 @@ def _in_s3(path: str) -> Place | None:
     bucket, _, key = path.strip().removeprefix(S3).partition("/")
     if not bucket:
         raise BadInput("path", f"{path!r} names no bucket: {S3}BUCKET/KEY")
-    return Place(bucket, key)
+    return ObjectKey(bucket, key)
 
 
-def _needs_s3(path: str) -> Place:
+def _needs_s3(path: str) -> ObjectKey:
     if (place := _in_s3(path)) is None:
         raise ValueError(f"{path} is no path in S3: use cp_file for local files")
     return place

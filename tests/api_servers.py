@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 from uuid import uuid4
 
-from crawler_lifecycle.adapters.kubernetes.http.connection import Access
+from crawler_lifecycle.adapters.kubernetes.http.connection import ApiAccess
 
 NAMESPACE = "crawls"
 LONGEST_UNPACKED = 128 * 1024  # bytes, as by the real one
@@ -389,7 +389,7 @@ def an_api_server() -> Iterator[ApiServer]:
         thread.join(20)
 
 
-def an_access(server: ApiServer, folder: Path, token: str = "first", **changes: Any) -> Access:
+def an_access(server: ApiServer, folder: Path, token: str = "first", **changes: Any) -> ApiAccess:
     """By a kubeconfig file whose token is in a file of its own, as it is where tokens are renewed."""
     (folder / "token").write_text(token + "\n")
     config = {
@@ -402,7 +402,7 @@ def an_access(server: ApiServer, folder: Path, token: str = "first", **changes: 
     }
     (folder / "kubeconfig").write_text(json.dumps(config))
     given: dict[str, Any] = {"connect_seconds": 20, "read_seconds": 20}
-    return Access(NAMESPACE, kubeconfig=folder / "kubeconfig", **given | changes)
+    return ApiAccess(NAMESPACE, kubeconfig=folder / "kubeconfig", **given | changes)
 
 
 def a_change(kind: str, version: int, run_uid: str | None = None) -> bytes:

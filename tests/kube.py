@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from crawler_lifecycle.adapters.kubernetes.http.answers import Missing
-from crawler_lifecycle.adapters.kubernetes.http.api import PAGE, Api
+from crawler_lifecycle.adapters.kubernetes.http.api import PAGE, KubernetesApi
 from crawler_lifecycle.adapters.kubernetes.http.server_clock import ServerClock
 from crawler_lifecycle.domain.naming import job_name
 
@@ -109,7 +109,7 @@ def event(uid: str, reason: str, message: str = "", at: str | None = None) -> Js
     }
 
 
-class Shelf(Api):
+class Shelf(KubernetesApi):
     """`fault` may raise in the place of an answer; `calls` tells what was asked."""
 
     def __init__(self, page: int = PAGE) -> None:

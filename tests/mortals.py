@@ -8,10 +8,10 @@ from typing import Any
 from unittest.mock import patch
 
 from crawler_lifecycle.adapters.kubernetes import cluster
-from crawler_lifecycle.adapters.kubernetes.act.job_spec import Pods
+from crawler_lifecycle.adapters.kubernetes.act.job_spec import PodSettings
 from crawler_lifecycle.adapters.kubernetes.cluster import KubernetesCluster, LogStorage
-from crawler_lifecycle.adapters.kubernetes.http.api import Api
-from crawler_lifecycle.adapters.kubernetes.http.connection import Access
+from crawler_lifecycle.adapters.kubernetes.http.api import KubernetesApi
+from crawler_lifecycle.adapters.kubernetes.http.connection import ApiAccess
 from crawler_lifecycle.adapters.kubernetes.observe import jobs
 from tests.api_servers import Answered, ApiServer, Fault, an_access
 
@@ -49,11 +49,11 @@ class Line:
         return self.trouble
 
 
-class MortalApi(Api):
+class MortalApi(KubernetesApi):
     """Once its process is dead, also what its threads have still to do is not asked for. Logs do not count: those that
     are followed are asked for at any time."""
 
-    def __init__(self, line: Line, access: Access) -> None:
+    def __init__(self, line: Line, access: ApiAccess) -> None:
         super().__init__(access)
         self._line = line
         self._is_dead = False
@@ -73,5 +73,7 @@ class MortalApi(Api):
 
 def a_process(line: Line, folder: Path, installation: str) -> KubernetesCluster:
     """The whole adapter, with one thread in the place of each pool: so the n-th request is always the same."""
-    with patch.object(cluster, "Api", partial(MortalApi, line)), patch.object(jobs, "THREADS", 1):
-        return KubernetesCluster(an_access(line.server, folder), installation, Pods(), LogStorage(folder / "files"))
+    with patch.object(cluster, "KubernetesApi", partial(MortalApi, line)), patch.object(jobs, "THREADS", 1):
+        return KubernetesCluster(
+            an_access(line.server, folder), installation, PodSettings(), LogStorage(folder / "files")
+        )

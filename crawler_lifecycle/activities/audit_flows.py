@@ -54,7 +54,7 @@ class FlowAudit:
             return page_of_managers.model_copy(update={"rest": None if rest is None else f"{MANAGERS}{rest}"})
         page = await self._page(step.after or "")
         workflows = await auditing.gather_limited(self._describe, page)
-        ledger, now = auditing.Ledger(step.audit, self.findings), datetime.now(UTC)
+        ledger, now = auditing.AuditLedger(step.audit, self.findings), datetime.now(UTC)
         pairs = list(zip(page, workflows, strict=True))
         findings = [
             _finding(flow, workflow) for flow, workflow in pairs if rules.is_unsupervised(workflow, now, self.patience)

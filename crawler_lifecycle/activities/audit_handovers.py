@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from temporalio import activity
 
-from crawler_lifecycle.activities.auditing import Ledger, describe_unlisted, resume_workflow
+from crawler_lifecycle.activities.auditing import AuditLedger, describe_unlisted, resume_workflow
 from crawler_lifecycle.contract.audits import AuditPage, AuditStep, Finding, FindingKind
 from crawler_lifecycle.domain.audit import handovers as rules
 from crawler_lifecycle.domain.audit.runs import foreign_workflow_problem
@@ -45,7 +45,7 @@ class HandoverAudit:
             # with a problem, the finding is only reported, and the run is not resumed
             return await resume_workflow(self.supervisors, run, finding.model_copy(update={"problem": problem}))
 
-        ledger = Ledger(step.audit, self.findings)
+        ledger = AuditLedger(step.audit, self.findings)
         await ledger.keep_open(_subjects_to_keep_open(page, findings))
         settled = await ledger.settle(findings, act, examined=len(page))
         return settled.model_copy(update={"rest": None if next_after is None else str(next_after)})

@@ -8,7 +8,7 @@ from time import monotonic
 
 from temporalio import activity
 
-from crawler_lifecycle.activities.auditing import Ledger
+from crawler_lifecycle.activities.auditing import AuditLedger
 from crawler_lifecycle.activities.leftovers import ASKED_TO_END, Leftovers, NextSteps
 from crawler_lifecycle.contract.audits import AuditPage, AuditStep, Finding, FindingKind
 from crawler_lifecycle.domain.audit import jobs as rules
@@ -63,7 +63,7 @@ class JobAudit:
                 return AuditPage(problem=doubt)
         disputed_runs = await asyncio.to_thread(self._disputed_runs, inventory.by_run, step.after or "")
         page = await asyncio.to_thread(self._look_at, disputed_runs[:RUNS_IN_A_PAGE], inventory.by_run)
-        ledger = Ledger(step.audit, self.findings)
+        ledger = AuditLedger(step.audit, self.findings)
         # without this mark, the audit's end would close the findings about runs without a complete look
         await ledger.keep_open([(kind, run_uid) for run_uid in page.unknown for kind in step.part.kinds])
         # the input alone permits nothing: every caller of Temporal could write the permission into an input

@@ -45,7 +45,7 @@ class ManagerAudit:
                 return finding.model_copy(update={"problem": auditing.message_or_raise(error)})
             return finding.model_copy(update={"action": action})
 
-        ledger = auditing.Ledger(step.audit, self.findings)
+        ledger = auditing.AuditLedger(step.audit, self.findings)
         settled = await ledger.settle(disagreements, act, examined=len(page) + len(unknown))
         return settled.model_copy(update={"rest": _rest(page)})
 

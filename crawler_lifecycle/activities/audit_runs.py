@@ -31,7 +31,7 @@ class RunAudit:
     async def audit_runs(self, step: AuditStep) -> AuditPage:
         """Resume unsupervised runs; report runs with a failing workflow, an overdue look or an expired claim."""
         page, continue_after = await asyncio.to_thread(self.records.open_runs, int(step.after or 0), RUNS_IN_A_PAGE)
-        ledger, runs = auditing.Ledger(step.audit, self.findings), {run.run_id: run for run in page}
+        ledger, runs = auditing.AuditLedger(step.audit, self.findings), {run.run_id: run for run in page}
         unsupervised, just_closed = await self._unsupervised(page)
         await ledger.keep_open([(FindingKind.UNSUPERVISED, run.run_uid) for run in just_closed])
         unsupervised_ids = {finding.run_id for finding in unsupervised}

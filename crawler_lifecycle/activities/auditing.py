@@ -69,7 +69,7 @@ class AuditActivities:
 
 
 @dataclass(frozen=True)
-class Ledger:
+class AuditLedger:
     """Records the findings of a page, acts on the findings, and counts the findings."""
 
     audit: AuditRef

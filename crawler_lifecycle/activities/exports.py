@@ -13,7 +13,7 @@ from temporalio.exceptions import CancelledError
 from crawler_lifecycle.activities.flow_nudges import NO_NUDGES, FlowNudges
 from crawler_lifecycle.contract.notices import ExportEvent, ExportKind
 from crawler_lifecycle.contract.states import ExportState
-from crawler_lifecycle.contract.steps.run import ExportedFiles, ExportSignal, RunEnd, RunRef
+from crawler_lifecycle.contract.steps.run import ExportedEnd, ExportedFiles, ExportSignal, RunRef
 from crawler_lifecycle.domain.naming import event_id
 from crawler_lifecycle.domain.words import counted
 from crawler_lifecycle.errors import LifecycleError
@@ -43,7 +43,7 @@ class ExportActivities:
     nudges: FlowNudges = NO_NUDGES
 
     @activity.defn(no_thread_cancel_exception=True)
-    def initiate_export_signal(self, step: RunEnd) -> ExportSignal:
+    def initiate_export_signal(self, step: ExportedEnd) -> ExportSignal:
         """Announce the run's end by an event."""
         event = self._event(step, ExportKind.RUN_ENDED)
         with self._on_record(step.run, event):
@@ -53,7 +53,7 @@ class ExportActivities:
         return ExportSignal(event_id=event.event_id, supporting_files=event.supporting_files)
 
     @activity.defn(no_thread_cancel_exception=True)
-    def export_supporting_files(self, step: RunEnd) -> ExportedFiles:
+    def export_supporting_files(self, step: ExportedEnd) -> ExportedFiles:
         """Archive the run's files and announce the archive."""
         planned = self._event(step, ExportKind.FILES_READY)
         with self._on_record(step.run, planned) as export:
@@ -88,7 +88,7 @@ class ExportActivities:
         event = export.event
         self.runs.settle_export(run, event.event_id, ExportState.FAILED, export.location, problem, event)
 
-    def _archive(self, step: RunEnd, export: ExportTry) -> None:
+    def _archive(self, step: ExportedEnd, export: ExportTry) -> None:
         """Write the archive, unless an earlier try has written the archive and only failed to announce the archive."""
         archive = _archive_of_earlier_try()
         if archive is None:
@@ -107,7 +107,7 @@ class ExportActivities:
         figures = {name: getattr(archive, name) for name in FIGURES}
         export.event = export.event.model_copy(update=figures)
 
-    def _note_missing_files(self, step: RunEnd, archive: Archive) -> None:
+    def _note_missing_files(self, step: ExportedEnd, archive: Archive) -> None:
         """Note missing files in the run's timeline, because only the manifest inside the archive lists them."""
         if not archive.left_out:
             return
@@ -117,7 +117,7 @@ class ExportActivities:
         logger.warning("run %s: %s", step.run.run_id, message)
         self.runs.note(step.run, f"left_out:{step.end}", "left_out", message)
 
-    def _event(self, step: RunEnd, kind: ExportKind) -> ExportEvent:
+    def _event(self, step: ExportedEnd, kind: ExportKind) -> ExportEvent:
         """Return the recorded event of this kind for the end, else a copy of the end's other event, else a new event.
 
         Only a new event is made from the run's row, because the row of a reopened run describes a later end.

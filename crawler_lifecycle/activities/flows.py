@@ -10,13 +10,13 @@ from crawler_lifecycle.domain.flows.messages import (
     BeginFlow,
     CancelFlow,
     FlowBegun,
-    FlowPage,
     GrowGroup,
+    LedgerPage,
     ReadFlow,
     WriteFlow,
     Written,
 )
-from crawler_lifecycle.ports import Execution, FlowDoors, FlowLedger
+from crawler_lifecycle.ports import FlowDoors, FlowLedger, SupervisorExecution
 
 BY_TEMPORAL = CancelMembers(actor="temporal", door="temporal", reason="the flow's workflow was cancelled in Temporal")
 
@@ -31,7 +31,9 @@ class FlowActivities:
     @activity.defn(no_thread_cancel_exception=True)
     def begin_flow(self, step: BeginFlow) -> FlowBegun:
         """Make the execution the flow's supervisor. Return the flow's first page, which saves a further activity."""
-        flow = self.ledger.begin(step.flow_uid, Execution(step.workflow_id, step.temporal_run_id, step.began_at))
+        flow = self.ledger.begin(
+            step.flow_uid, SupervisorExecution(step.workflow_id, step.temporal_run_id, step.began_at)
+        )
         page = self.ledger.read(ReadFlow(flow=flow))
         return FlowBegun(
             flow=flow,
@@ -41,7 +43,7 @@ class FlowActivities:
         )
 
     @activity.defn(no_thread_cancel_exception=True)
-    def read_flow(self, step: ReadFlow) -> FlowPage:
+    def read_flow(self, step: ReadFlow) -> LedgerPage:
         return self.ledger.read(step)
 
     @activity.defn(no_thread_cancel_exception=True)

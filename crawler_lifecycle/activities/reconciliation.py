@@ -120,17 +120,17 @@ class ReconciliationActivities:
         return looks.EvidencePage(items=items, rest=to_ranges(rest))
 
     @activity.defn(no_thread_cancel_exception=True)
-    def reconcile_tasks(self, step: looks.EvidenceWrite) -> looks.Written:
+    def reconcile_tasks(self, step: looks.EvidenceWrite) -> looks.RowsWritten:
         """Store evidence with the tasks, in bulk."""
         written = self.tasks.reconcile(step.run, step.items)
-        return looks.Written(written=written, stale=len(step.items) - written)
+        return looks.RowsWritten(written=written, stale=len(step.items) - written)
 
     @activity.defn(no_thread_cancel_exception=True)
-    def sync_statuses(self, step: looks.StatusWrite) -> looks.Written:
+    def sync_statuses(self, step: looks.StatusWrite) -> looks.RowsWritten:
         """Write the changed statuses in bulk, except where a row has changed since the look."""
         written = self.tasks.sync(step.run, step.changes)
         self.nudges.tell(step.flow)
-        return looks.Written(written=written, stale=len(step.changes) - written)
+        return looks.RowsWritten(written=written, stale=len(step.changes) - written)
 
     @activity.defn(no_thread_cancel_exception=True)
     def remove_jobs(self, step: RemoveJobs) -> Removal:

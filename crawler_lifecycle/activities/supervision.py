@@ -14,7 +14,7 @@ from crawler_lifecycle.contract.steps.supervision import HoldLimits, OwnExecutio
 from crawler_lifecycle.domain.looks import uids_of
 from crawler_lifecycle.domain.plan import NO_ABILITIES, Abilities, RunLimits, plan_of
 from crawler_lifecycle.errors import BadInput, Conflict
-from crawler_lifecycle.ports import Cluster, Execution, Runs, Supervisors, Tasks
+from crawler_lifecycle.ports import Cluster, Runs, SupervisorExecution, Supervisors, Tasks
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class SupervisionActivities:
 
     def _take_over(self, run: RunRecord, step: TakeOver) -> TakenOver:
         """Make the execution the supervisor, and reopen the run if the request says so. Return the run's state."""
-        execution = Execution(step.workflow_id, step.temporal_run_id, step.began_at)
+        execution = SupervisorExecution(step.workflow_id, step.temporal_run_id, step.began_at)
         if not step.reopen:
             run = self.runs.take_over(run.run_id, execution)
         else:

@@ -25,7 +25,7 @@ from crawler_lifecycle.adapters.archive_limits import DEFAULT_LIMITS, ArchiveLim
 from crawler_lifecycle.adapters.regular_files import open_to_read
 from crawler_lifecycle.adapters.zip_parts import Measured, Sink, archived_name
 from crawler_lifecycle.adapters.zip_writer import Entry, ZipTime, ZipWriter
-from crawler_lifecycle.ports import Archive, Progress
+from crawler_lifecycle.ports import Archive, OnProgress
 
 if TYPE_CHECKING:
     from hashlib import _Hash
@@ -106,7 +106,7 @@ def _chunks_of(items: IO[bytes]) -> Iterator[bytes]:
 
 @contextmanager
 def archive_writer(
-    sink: Sink, ended_at: datetime, progress: Progress, limits: ArchiveLimits = DEFAULT_LIMITS
+    sink: Sink, ended_at: datetime, progress: OnProgress, limits: ArchiveLimits = DEFAULT_LIMITS
 ) -> "Iterator[ArchiveWriter]":
     """Yield the writer of a zip. The zip is complete and measured when the block ends without an error.
 
@@ -133,7 +133,7 @@ class ArchiveWriter:
         self,
         target: ZipWriter,
         manifest: Manifest,
-        progress: Progress,
+        progress: OnProgress,
         measured: Measured,
         room: Room,
         hasher: Executor,

@@ -17,7 +17,7 @@ from crawler_lifecycle.adapters.regular_files import files_of
 from crawler_lifecycle.contract.notices import AnyEvent
 from crawler_lifecycle.domain.naming import archive_name, checked_uid
 from crawler_lifecycle.errors import NotFound, TemporaryError
-from crawler_lifecycle.ports import Archive, Progress, StoredArchive
+from crawler_lifecycle.ports import Archive, OnProgress, StoredArchive
 
 FLUSH_BYTES = 256 << 20  # the zip is flushed to disk after every read of this number of bytes from the run's files
 
@@ -44,7 +44,7 @@ class FolderExporter:
         return str(self._exports / archive_name(checked_uid(run_uid), end))
 
     def archive(
-        self, run_uid: str, end: int, ended_at: datetime, progress: Progress, *, may_lack_files: bool = True
+        self, run_uid: str, end: int, ended_at: datetime, progress: OnProgress, *, may_lack_files: bool = True
     ) -> Archive | None:
         """Write the archive, under its name only when complete. Return its figures; None if the run left no files."""
         destination = Path(self.destination(run_uid, end))
@@ -114,7 +114,7 @@ class _FlushingProgress:
     """
 
     file: IO[bytes]
-    progress: Progress
+    progress: OnProgress
     flushed_at: int = 0
 
     def __call__(self, files: int, bytes_done: int) -> None:

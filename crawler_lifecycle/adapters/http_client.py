@@ -24,7 +24,7 @@ IDLE_SECONDS = 2.0  # longest idle time of a connection before its last use
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HttpAnswer:
     status: int
     headers: httpx.Headers
     body: bytes
@@ -49,7 +49,7 @@ class HttpClient:
         except (httpx.InvalidURL, ValueError, ImportError) as error:
             raise NotReady(f"the proxy of the environment (HTTP_PROXY and such) cannot be used: {error}") from error
 
-    def request(self, method: str, url: str, *, largest_answer: int, **content: Any) -> Answer:
+    def request(self, method: str, url: str, *, largest_answer: int, **content: Any) -> HttpAnswer:
         """Send the request and return the answer. Raise httpx.HTTPError for no answer in time, or an answer too large.
 
         `largest_answer` limits the decoded body in bytes; with 0 the body is not read and stays empty.
@@ -60,11 +60,11 @@ class HttpClient:
     def close(self) -> None:
         asyncio.run_coroutine_threadsafe(self._client.aclose(), self._loop).result()
 
-    async def _request(self, method: str, url: str, largest: int, content: dict[str, Any]) -> Answer:
+    async def _request(self, method: str, url: str, largest: int, content: dict[str, Any]) -> HttpAnswer:
         try:
             async with asyncio.timeout(self._seconds), self._client.stream(method, url, **content) as response:
                 body = await _body(response, largest) if largest else b""
-                return Answer(response.status_code, response.headers, body)
+                return HttpAnswer(response.status_code, response.headers, body)
         except TimeoutError as error:
             raise httpx.TimeoutException(f"no answer in {self._seconds:g} s") from error
 

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import httpx
 from pydantic import BaseModel, ValidationError
 
-from crawler_lifecycle.adapters.http_client import Answer, HttpClient
+from crawler_lifecycle.adapters.http_client import HttpAnswer, HttpClient
 from crawler_lifecycle.contract.deployment import (
     Crawler,
     CrawlerNames,
@@ -123,7 +123,7 @@ class SchedulerClient:
     def _names(self) -> CrawlerNames:
         return self._result(CrawlerNames, self._request("GET", "/v1/crawlers"))
 
-    def _request(self, method: str, path: str, headers: dict[str, str] | None = None, **content: Any) -> Answer:
+    def _request(self, method: str, path: str, headers: dict[str, str] | None = None, **content: Any) -> HttpAnswer:
         headers = self._headers | (headers or {})
         try:
             return self._http.request(
@@ -135,7 +135,7 @@ class SchedulerClient:
                 f"the scheduler service at {self._url} cannot be reached: {why}; is it running?"
             ) from error
 
-    def _result(self, model: type[M], answer: Answer) -> M:
+    def _result(self, model: type[M], answer: HttpAnswer) -> M:
         """Return the model in the answer. Raise TemporaryError for an answer without the model."""
         if answer.status not in (200, 201):
             raise self._unusable_answer(answer)
@@ -147,7 +147,7 @@ class SchedulerClient:
                 "does it keep to its contract?"
             ) from error
 
-    def _unusable_answer(self, answer: Answer) -> TemporaryError:
+    def _unusable_answer(self, answer: HttpAnswer) -> TemporaryError:
         """Return the error for an answer with another status than success."""
         service = f"the scheduler service at {self._url} answers {answer.status}"
         if answer.status == 403 and (problem := _problem(answer)):  # such as a token that may only read
@@ -159,7 +159,7 @@ class SchedulerClient:
         return TemporaryError(f"{service}: is CRAWLER_SCHEDULER__URL its address?")
 
 
-def _problem(answer: Answer) -> Problem | None:
+def _problem(answer: HttpAnswer) -> Problem | None:
     """Return the service's problem; None if the answer comes from another program."""
     try:
         return Problem.model_validate_json(answer.body)

@@ -24,13 +24,13 @@ def cluster_of(settings: Settings, installation: str | None, places: "Places | N
 
 
 def _kubernetes(settings: Settings, installation: str | None, places: "Places | None") -> "Cluster":
-    from crawler_lifecycle.adapters.kubernetes.act.job_spec import Pods
+    from crawler_lifecycle.adapters.kubernetes.act.job_spec import PodSettings
     from crawler_lifecycle.adapters.kubernetes.cluster import KubernetesCluster, LogStorage
-    from crawler_lifecycle.adapters.kubernetes.http.connection import Access
+    from crawler_lifecycle.adapters.kubernetes.http.connection import ApiAccess
     from crawler_lifecycle.adapters.kubernetes.observe.looking import JobPatience
 
     kubernetes = settings.kubernetes
-    access = Access(
+    access = ApiAccess(
         namespace=kubernetes.namespace,
         kubeconfig=kubernetes.kubeconfig,
         context=kubernetes.context,
@@ -38,7 +38,7 @@ def _kubernetes(settings: Settings, installation: str | None, places: "Places | 
         connect_seconds=kubernetes.connect_seconds,
         read_seconds=kubernetes.read_seconds,
     )
-    pods = Pods(
+    pods = PodSettings(
         service_account=kubernetes.service_account,
         image_pull_secrets=tuple(name.strip() for name in kubernetes.image_pull_secrets.split(",") if name.strip()),
         files_claim=kubernetes.files_claim,

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         Triggered,
     )
     from crawler_lifecycle.contract.states import ListedStatus
-    from crawler_lifecycle.control.reading import Download
+    from crawler_lifecycle.control.reading import OpenArchive
     from crawler_lifecycle.ports import LogChunk
 
 
@@ -53,7 +53,7 @@ class RunAccess(Protocol):
 
     def log(self, details: "RunDetails", task: int, offset: int = 0) -> "LogChunk": ...
 
-    def download(self, run: int | str, end: int | None = None) -> "AbstractContextManager[Download]": ...
+    def download(self, run: int | str, end: int | None = None) -> "AbstractContextManager[OpenArchive]": ...
 
 
 class RunCommandAccess(RunAccess, Protocol):

@@ -19,7 +19,7 @@ from crawler_lifecycle.cli.remote.choice import TYPED_API, open_api, refuse_api,
 if TYPE_CHECKING:
     from crawler_lifecycle.cli.access import Access, LimitAccess, RunAccess
     from crawler_lifecycle.contract.requesters import Requester
-    from crawler_lifecycle.control.context import Context
+    from crawler_lifecycle.control.context import ControlContext
     from crawler_lifecycle.control.control import Control
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -192,12 +192,12 @@ def open_control(state: Path | None, actor: str | None = None) -> "Control":
     return Control.open(state).asked_by(requester(actor))
 
 
-def open_context(state: Path | None) -> "Context":
+def open_context(state: Path | None) -> "ControlContext":
     """Return the installation with its adapters. BadInput if an API is chosen."""
-    from crawler_lifecycle.control.context import Context
+    from crawler_lifecycle.control.context import ControlContext
 
     refuse_api(state)
-    return Context.open(state)
+    return ControlContext.open(state)
 
 
 def open_reader(state: Path | None) -> "RunAccess":
@@ -206,10 +206,10 @@ def open_reader(state: Path | None) -> "RunAccess":
         from crawler_lifecycle.cli.remote.runs import RemoteRuns
 
         return RemoteRuns(api)
-    from crawler_lifecycle.control.context import Context
+    from crawler_lifecycle.control.context import ControlContext
     from crawler_lifecycle.control.reading import RunReader
 
-    return RunReader(Context.open(state))
+    return RunReader(ControlContext.open(state))
 
 
 def open_limits(state: Path | None, actor: str | None = None) -> "LimitAccess":
@@ -218,10 +218,10 @@ def open_limits(state: Path | None, actor: str | None = None) -> "LimitAccess":
         from crawler_lifecycle.cli.remote.access import RemoteLimits
 
         return RemoteLimits(api)
-    from crawler_lifecycle.control.context import Context
+    from crawler_lifecycle.control.context import ControlContext
     from crawler_lifecycle.control.limits import LimitCommands
 
-    return LimitCommands(replace(Context.open(state), requester=requester(actor)))
+    return LimitCommands(replace(ControlContext.open(state), requester=requester(actor)))
 
 
 def print_json(value: Any) -> None:

@@ -16,7 +16,7 @@ from crawler_lifecycle.cli.common import open_reader, print_json, standard_optio
 from crawler_lifecycle.errors import BadInput, Conflict, LifecycleError, TemporaryError
 
 if TYPE_CHECKING:
-    from crawler_lifecycle.control.reading import Download
+    from crawler_lifecycle.control.reading import OpenArchive
 
 LONGEST_CRAWLER = 100  # characters from the crawler's name in the file's name
 
@@ -52,14 +52,14 @@ def fetch(run: str, end: int | None, output: Path, state: Path | None, as_json: 
         click.echo(f"  {size} bytes, SHA-256 {sha256} ({checked})")
 
 
-def _file_name(archive: "Download") -> str:
+def _file_name(archive: "OpenArchive") -> str:
     """Return the file's name: only letters, digits and ._- are taken from the crawler's name."""
     crawler = re.sub(r"[^A-Za-z0-9._-]+", "-", archive.crawler).strip("-.")[:LONGEST_CRAWLER] or "crawl"
     end = f"-{archive.end}" if archive.end > 1 else ""
     return f"{crawler}-run-{archive.run_id}{end}.zip"
 
 
-def _write(archive: "Download", target: Path) -> str:
+def _write(archive: "OpenArchive", target: Path) -> str:
     """Write the archive to the target and return its SHA-256. LifecycleError if the record has another SHA-256."""
     name, digest = target.name, hashlib.sha256()
     bar = click.progressbar(length=archive.size, label=name, file=sys.stderr, hidden=not sys.stderr.isatty())

@@ -164,14 +164,14 @@ def _missing_crawlers(crawlers: Sequence[str], catalogue: Path | None, state: Pa
 
 
 def _names_in_installation(state: Path | None) -> list[str] | None:
-    from crawler_lifecycle.control.context import Context
+    from crawler_lifecycle.control.context import ControlContext
     from crawler_lifecycle.control.installation import is_known
 
     if (api := open_api(state)) is not None:
         return [entry.name for entry in api.entries()]
     if not is_known(state):
         return None
-    return asyncio.run(Context.open(state).scheduler(lambda scheduler: scheduler.crawler_names()))
+    return asyncio.run(ControlContext.open(state).scheduler(lambda scheduler: scheduler.crawler_names()))
 
 
 def _preview_lines(result: "Preview", missing: Sequence[str] | None, hours: float | None) -> Iterator[str]:

@@ -29,7 +29,7 @@ UNUSUAL = (ItemState.FAILED, ItemState.REFUSED, ItemState.CANCELLED)
 FINISHED = "finished"  # close reason without failures
 
 
-class FlowEnd(Message):
+class FlowReport(Message):
     status: FlowStatus
     failed: list[MemberRecord] = Field(description="discarded and cancelled members")
     errors: dict[str, str] = Field(description="ends of tracebacks by path, for the first failed steps")
@@ -47,7 +47,7 @@ class FlowEnd(Message):
         return is_success(self.status.state) and is_finished(self.managers)
 
     @classmethod
-    def read(cls, flows: "FlowReader", status: FlowStatus, *, graph: bool) -> "FlowEnd":
+    def read(cls, flows: "FlowReader", status: FlowStatus, *, graph: bool) -> "FlowReport":
         failed = list(flows.members(status.id, states=FAILED))
         errors = {job.path: flows.attempts(status.id, job.path)[-1].error for job in _tried(failed)[:MOST_ERRORS]}
         managers = list(flows.managers(status.id))
@@ -97,7 +97,7 @@ async def until_paused(changes: AsyncIterator[FlowChange]) -> AsyncIterator[Flow
             return
 
 
-def end_lines(end: FlowEnd) -> Iterator[str]:
+def end_lines(end: FlowReport) -> Iterator[str]:
     yield end_line(end.status)
     for manager in end.managers:
         yield from status_lines(manager)

@@ -44,7 +44,7 @@ def numbers(words: Sequence[str]) -> tuple[int, ...] | None:
     return tuple(map(int, words)) or None
 
 
-class Ledger:
+class ListedItems:
     """A manager's items, by the options for `flow jobs`."""
 
     def __init__(self, flows: "FlowReader", flow: str, chosen: "ItemFilter", states: Sequence[str] = ()) -> None:
@@ -85,7 +85,7 @@ def refuse_unknown(flows: "FlowReader", flow: str, words: Sequence[str], manager
             raise NotFound(f"flow {flow!r} has no item {missing}")
 
 
-def print_items(ledger: Ledger, *, limit: int | None, after: int, as_csv: bool, as_json: bool) -> None:
+def print_items(ledger: ListedItems, *, limit: int | None, after: int, as_csv: bool, as_json: bool) -> None:
     """Print the ledger as a table, as JSON or as CSV. A table has at most PAGE items unless the limit is larger."""
     from crawler_lifecycle.cli.manager_lines import csv_text, item_lines
 

@@ -145,7 +145,7 @@ def jobs(
       crawlctl flow jobs nightly-2026-11-22 load --attempts
     """
     from crawler_lifecycle.cli.flow_items import (
-        Ledger,
+        ListedItems,
         has_ledger,
         is_decimal,
         numbers,
@@ -178,7 +178,7 @@ def jobs(
         refuse_unknown(flows, flow, jobs, manager)
         chosen = ItemFilter(manager=manager, outcome=outcome, tag=tag, numbers=numbers(jobs))
         print_items(
-            Ledger(flows, flow, chosen, _known(states, ITEM_STATES)),
+            ListedItems(flows, flow, chosen, _known(states, ITEM_STATES)),
             limit=limit,
             after=after,
             as_csv=as_csv,

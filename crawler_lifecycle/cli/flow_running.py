@@ -83,14 +83,14 @@ def run(
     refuse_missing_crawlers(definition, None if is_known(state) else catalogue_file(catalogue), state)
     own = [] if file.suffix == ".json" else [str(file.absolute())]
     steps = replace(steps_of(definition, [*own, *modules]), output=STDERR if as_json else STDOUT)
-    ending = Ending(file, graph=graph, as_json=as_json)
+    ending = FlowOutput(file, graph=graph, as_json=as_json)
     raise click.exceptions.Exit(asyncio.run(run_to_end(steps, definition, ending, state, catalogue)))
 
 
 async def run_to_end(
     steps: "StepModules",
     definition: "FlowDefinition",
-    ending: "Ending",
+    ending: "FlowOutput",
     state: Path | None = None,
     catalogue: Path | None = None,
 ) -> int:
@@ -129,7 +129,7 @@ def _step_works(definition: "FlowDefinition") -> "list[StepWork]":
 
 
 @dataclass(frozen=True)
-class Ending:
+class FlowOutput:
     """The output at the end, and the file for a hint."""
 
     file: Path
@@ -142,7 +142,7 @@ class Ending:
 
 
 async def _beside_a_stack(
-    steps: "StepModules", definition: "FlowDefinition", state: Path | None, ending: Ending
+    steps: "StepModules", definition: "FlowDefinition", state: Path | None, ending: FlowOutput
 ) -> int:
     """Run the flow on the present installation, with a host of its steps for the time of the flow."""
     from crawler_lifecycle.control.installation import environment_for_child
@@ -167,7 +167,7 @@ async def _beside_a_stack(
         return _status_of(interrupted.number)
 
 
-async def say_others(control: "Control", steps: "StepModules", ending: "Ending") -> None:
+async def say_others(control: "Control", steps: "StepModules", ending: "FlowOutput") -> None:
     """Name the other flows that wait for a host of the same modules: this host executes their steps, too."""
     from crawler_lifecycle.contract.flows.states import FlowState
     from crawler_lifecycle.services.flows.modules import name_of
@@ -182,7 +182,7 @@ async def say_others(control: "Control", steps: "StepModules", ending: "Ending")
 
 
 async def _in_a_temporary_stack(
-    steps: "StepModules", definition: "FlowDefinition", catalogue: Path | None, ending: Ending
+    steps: "StepModules", definition: "FlowDefinition", catalogue: Path | None, ending: FlowOutput
 ) -> int:
     """Run the flow on a stack with a host of its steps, in a temporary folder."""
     from crawler_lifecycle.services.embedded.addresses import Ports
@@ -196,7 +196,7 @@ async def _in_a_temporary_stack(
             return await _alone(Stack(plan, ending.say, temporary=True), definition, ending)
 
 
-async def _alone(stack: "Stack", definition: "FlowDefinition", ending: Ending) -> int:
+async def _alone(stack: "Stack", definition: "FlowDefinition", ending: FlowOutput) -> int:
     from crawler_lifecycle.services.embedded.interruption import Interrupted, until_interrupted
 
     async def work() -> int:
@@ -212,9 +212,9 @@ async def _alone(stack: "Stack", definition: "FlowDefinition", ending: Ending) -
         return _status_of(interrupted.number)
 
 
-async def _run(control: "Control", definition: "FlowDefinition", ending: Ending) -> int:
+async def _run(control: "Control", definition: "FlowDefinition", ending: FlowOutput) -> int:
     """Push the flow, follow the flow to its end, print the end, and return the exit status."""
-    from crawler_lifecycle.cli.flow_ends import FlowEnd, end_lines, until_paused
+    from crawler_lifecycle.cli.flow_ends import FlowReport, end_lines, until_paused
     from crawler_lifecycle.cli.flow_watching import follow_quietly, show_changes
     from crawler_lifecycle.contract.flows.requests import PushFlow
     from crawler_lifecycle.control.flows.following import follow
@@ -225,7 +225,7 @@ async def _run(control: "Control", definition: "FlowDefinition", ending: Ending)
     if ending.is_alone:
         changes = until_paused(changes)
     status, _ = await (follow_quietly(changes) if ending.as_json else show_changes(changes))
-    end = await control.context.database(lambda _: FlowEnd.read(control.flows, status, graph=ending.graph))
+    end = await control.context.database(lambda _: FlowReport.read(control.flows, status, graph=ending.graph))
     if ending.as_json:
         print_json(end)
     else:

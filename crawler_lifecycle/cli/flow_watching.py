@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from crawler_lifecycle.contract.flows.answers import FlowChange, MemberRecord
     from crawler_lifecycle.contract.flows.records import FlowStatus
     from crawler_lifecycle.contract.managers.records import ManagerStatus
-    from crawler_lifecycle.control.context import Context
+    from crawler_lifecycle.control.context import ControlContext
 
 REDRAW_SECONDS = 1.0  # the shown durations grow even if the flow does not change
 LEAST_JOBS = 4  # jobs shown even if the terminal has too few rows
@@ -51,7 +51,7 @@ async def _watch_over_api(api: "Api", flow: str, *, as_json: bool) -> int:
     return await _watch(flow, flows.follow(flow), lambda: call(lambda: flows.managers(flow)), as_json=as_json)
 
 
-async def watch_flow(context: "Context", flow: str, *, as_json: bool) -> int:
+async def watch_flow(context: "ControlContext", flow: str, *, as_json: bool) -> int:
     """Show the flow until its end, print the end, and return the exit status."""
     from crawler_lifecycle.control.flows.following import follow
     from crawler_lifecycle.control.flows.reading import FlowReader

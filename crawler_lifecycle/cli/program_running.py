@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from crawler_lifecycle.cli.authors_code import warn_of_a_single_cycle
 from crawler_lifecycle.cli.failures import EXIT_STATUSES, WRONG, print_failure
-from crawler_lifecycle.cli.flow_running import STDOUT, Ending, modules_of, run_to_end, steps_of
+from crawler_lifecycle.cli.flow_running import STDOUT, FlowOutput, modules_of, run_to_end, steps_of
 from crawler_lifecycle.errors import BadInput, LifecycleError
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ async def _run_workflow(workflow: "Workflow") -> int:
     file = _file_of("__main__")
     has_steps = _is_script("__main__") and file.suffix == ".py" and file.stem in modules_of(definition)
     steps = replace(steps_of(definition, [str(file)] if has_steps else []), output=STDOUT)
-    return await run_to_end(steps, definition, Ending(file, graph=False, as_json=False))
+    return await run_to_end(steps, definition, FlowOutput(file, graph=False, as_json=False))
 
 
 def run_manager(manager: "BaseLoopScript") -> Any:
@@ -63,7 +63,7 @@ async def _run_manager(manager: "BaseLoopScript") -> int:
     definition = flow_of(function, manager.name, family_of(manager, None), given())
     warn_of_a_single_cycle(manager)
     steps, file = _host_of(type(manager), function)
-    return await run_to_end(steps, definition, Ending(file, graph=False, as_json=False))
+    return await run_to_end(steps, definition, FlowOutput(file, graph=False, as_json=False))
 
 
 def _host_of(manager: type, function: str) -> tuple["StepModules", Path]:

@@ -7,11 +7,22 @@ from datetime import datetime, timedelta
 import click
 
 from crawler_lifecycle.cli.words import coloured, duration, facts, named, rfc3339, table
-from crawler_lifecycle.contract.schedules import Occurrence, Outcome, ScheduleCommand, ScheduleDetails, ScheduleSummary
+from crawler_lifecycle.contract.schedules import (
+    Occurrence,
+    OccurrenceOutcome,
+    ScheduleCommand,
+    ScheduleDetails,
+    ScheduleSummary,
+)
 from crawler_lifecycle.domain.words import counted
 
 COLUMNS = ("SCHEDULE", "STARTS", "WHEN", "STATE", "NEXT", "LAST START")
-COLOURS = {Outcome.STARTED: "green", Outcome.SKIPPED: "yellow", Outcome.UNKNOWN: "red", Outcome.QUEUED: "cyan"}
+COLOURS = {
+    OccurrenceOutcome.STARTED: "green",
+    OccurrenceOutcome.SKIPPED: "yellow",
+    OccurrenceOutcome.UNKNOWN: "red",
+    OccurrenceOutcome.QUEUED: "cyan",
+}
 NEXT_TIMES = 3  # next due times that are shown
 SHOWN_COMMANDS = 3
 

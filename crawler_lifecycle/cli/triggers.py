@@ -10,7 +10,7 @@ from crawler_lifecycle.cli.common import plain, print_json, standard_options
 from crawler_lifecycle.cli.failures import USAGE, Commands
 
 if TYPE_CHECKING:
-    from crawler_lifecycle.triggers.model import Rule
+    from crawler_lifecycle.triggers.model import TriggerRule
 
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -55,7 +55,7 @@ def check(file: Path, event_file: Path | None, state: Path | None, as_json: bool
         raise click.exceptions.Exit(USAGE)
 
 
-def _effect(rules: "Sequence[Rule]", event_file: Path) -> dict[str, Any]:
+def _effect(rules: "Sequence[TriggerRule]", event_file: Path) -> dict[str, Any]:
     """Return the rule for the event, and the rule's request. BadInput if the API would refuse the event."""
     from crawler_lifecycle.contract.requests import parse
     from crawler_lifecycle.triggers.model import Event

@@ -182,7 +182,7 @@ class ManagerSchedule(ScheduleRules):
         return ScheduleRequest(flow=flow, **{name: value for name, value in self if name != "manager"})
 
 
-class Outcome(StrEnum):
+class OccurrenceOutcome(StrEnum):
     """Outcome for an occurrence, or for a trigger by a person."""
 
     STARTED = "started"
@@ -203,7 +203,7 @@ class Occurrence(Message):
     """A due time for a run, and its outcome."""
 
     at: datetime = Field(description="due time, with the jitter")
-    outcome: Outcome
+    outcome: OccurrenceOutcome
     reason: SkipReason | None = Field(default=None, description="reason of a skip; none: no skip")
     detail: str = Field(
         default="", description="facts that support the outcome; Temporal lists no skips, so we conclude them"
@@ -282,7 +282,7 @@ class Triggered(Message):
     """Result for a trigger, with the reason if the trigger was skipped."""
 
     schedule_id: str
-    outcome: Outcome
+    outcome: OccurrenceOutcome
     reason: SkipReason | None = None
     workflow_id: str | None = None
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from crawler_lifecycle.contract.attention import Attention, FlowsInNeed
 from crawler_lifecycle.contract.run_filter import RunFilter
 from crawler_lifecycle.contract.states import ListedStatus
-from crawler_lifecycle.control.context import Context
+from crawler_lifecycle.control.context import ControlContext
 from crawler_lifecycle.domain.flows.words import FAILURES_SHOWN, HOST_PATIENCE
 from crawler_lifecycle.errors import LifecycleError, NotReady
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 MOST_FLOWS = 10  # named in an answer
 
 
-async def attention(context: Context, audits: "AuditCommands") -> Attention:
+async def attention(context: ControlContext, audits: "AuditCommands") -> Attention:
     audit_problem = await _audit_problem(context, audits)
     return await context.database(lambda store: counted(store, audit_problem))
 
@@ -41,7 +41,7 @@ def counted(store: "SqlStore", audit_problem: str | None = None) -> Attention:
     )
 
 
-async def _audit_problem(context: Context, audits: "AuditCommands") -> str | None:
+async def _audit_problem(context: ControlContext, audits: "AuditCommands") -> str | None:
     """Return why no audit was complete lately; None if an audit was in time, and if Temporal does not know."""
     overview = await context.calls.run(lambda: audits.overview(audits=1, findings=0))
     try:

@@ -9,7 +9,7 @@ from temporalio.client import ScheduleDescription
 from crawler_lifecycle.contract.answers import AuditStarted
 from crawler_lifecycle.contract.audits import AuditOverview, AuditReport, AuditRequest
 from crawler_lifecycle.control.audit_schedule import AuditSchedule, schedule_id
-from crawler_lifecycle.control.context import Context
+from crawler_lifecycle.control.context import ControlContext
 from crawler_lifecycle.control.descriptions import MISSING
 from crawler_lifecycle.control.engine import Engine
 from crawler_lifecycle.domain.naming import AUDIT_WORKFLOW
@@ -25,7 +25,7 @@ PERIODS_UNTIL_LATE = 3  # audits are late after this number of periods without a
 
 
 class AuditCommands:
-    def __init__(self, context: Context, engine: Engine) -> None:
+    def __init__(self, context: ControlContext, engine: Engine) -> None:
         self._context = context
         self._engine = engine
 

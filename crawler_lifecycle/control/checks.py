@@ -16,7 +16,7 @@ from crawler_lifecycle.contract.base import Message
 from crawler_lifecycle.control import stack_file
 from crawler_lifecycle.control.audits import AuditCommands
 from crawler_lifecycle.control.connection import search_attribute_types
-from crawler_lifecycle.control.context import Context
+from crawler_lifecycle.control.context import ControlContext
 from crawler_lifecycle.control.engine import Engine
 from crawler_lifecycle.control.installation import Installation
 from crawler_lifecycle.control.limits import LimitCommands
@@ -43,7 +43,9 @@ class Check(Message):
     because_of: str | None = Field(default=None, description="other part, whose fault keeps this part from a check")
 
 
-async def check_all(context: Context, engine: Engine, audits: AuditCommands, limits: LimitCommands) -> list[Check]:
+async def check_all(
+    context: ControlContext, engine: Engine, audits: AuditCommands, limits: LimitCommands
+) -> list[Check]:
     """Run all checks at the same time: a part that hangs must not delay the checks for other parts."""
     parts, settings = context.parts, context.installation.settings
 
@@ -112,7 +114,7 @@ def _database(installation: Installation, records: Records) -> str:
     return f"{installation.database_name}, installation {uid}"
 
 
-async def _installation(context: Context) -> str:
+async def _installation(context: ControlContext) -> str:
     """Raise NotReady if the scheduler service serves only another installation: it would refuse our deployments."""
     served = await context.scheduler(lambda scheduler: scheduler.only_installation())
     own = await context.database(lambda store: store.records.installation())

@@ -27,7 +27,7 @@ def _scheduler_bulkhead() -> Bulkhead:
 
 
 @dataclass(frozen=True)
-class Context:
+class ControlContext:
     """An installation with its adapters. An adapter is imported and opened at its first use."""
 
     installation: Installation

@@ -10,7 +10,7 @@ from crawler_lifecycle.contract.requesters import Requester
 from crawler_lifecycle.control.attention import attention
 from crawler_lifecycle.control.audits import AuditCommands
 from crawler_lifecycle.control.checks import Check, check_all
-from crawler_lifecycle.control.context import Context
+from crawler_lifecycle.control.context import ControlContext
 from crawler_lifecycle.control.engine import Engine
 from crawler_lifecycle.control.flows.commands import FlowCommands
 from crawler_lifecycle.control.installation import Installation, locate
@@ -23,9 +23,9 @@ class Control:
     def __init__(self, installation: Installation) -> None:
         self.installation = installation
         engine = Engine(installation.temporal, installation.settings.worker.task_queue)
-        self._set_up(Context.for_installation(installation), engine)
+        self._set_up(ControlContext.for_installation(installation), engine)
 
-    def _set_up(self, context: Context, engine: Engine) -> None:
+    def _set_up(self, context: ControlContext, engine: Engine) -> None:
         self.context = context
         self.parts = context.parts
         self.engine = engine

@@ -16,7 +16,7 @@ from crawler_lifecycle.contract.limits import (
     ScopeName,
     in_words,
 )
-from crawler_lifecycle.control.context import Context
+from crawler_lifecycle.control.context import ControlContext
 from crawler_lifecycle.domain.near_names import did_you_mean
 from crawler_lifecycle.domain.words import counted, utc_text
 from crawler_lifecycle.errors import BadInput, NotReady, TemporaryError
@@ -32,7 +32,7 @@ DISPATCHER_PATIENCE = 6.0  # seconds; a dispatcher that works makes a pass meanw
 class LimitCommands:
     """Commands that change limits return all limits after the change."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: ControlContext) -> None:
         self._context = context
 
     def all(self) -> Sequence[LimitRecord]:

@@ -28,7 +28,7 @@ from crawler_lifecycle.contract.run_filter import OPEN_RUNS, RunFilter
 from crawler_lifecycle.contract.states import ExportState, ListedStatus, TaskStatus
 from crawler_lifecycle.contract.task_order import TaskOrder
 from crawler_lifecycle.control.attention import counted
-from crawler_lifecycle.control.context import Context
+from crawler_lifecycle.control.context import ControlContext
 from crawler_lifecycle.domain.naming import event_id
 from crawler_lifecycle.errors import Conflict, NotFound, TemporaryError
 from crawler_lifecycle.ports import HasPlaces, LogChunk, SaturatedRuns, StoredArchive
@@ -49,7 +49,7 @@ class RunArchive:
 
 
 @dataclass(frozen=True, slots=True)
-class Download:
+class OpenArchive:
     """An archive on its way. `sha256` was computed while the archive was written."""
 
     run_id: int
@@ -92,7 +92,7 @@ def _refuse_without_archive(run: RunRecord, export: ExportRecord | None) -> None
 class RunReader:
     """Reads runs. Callers name a run by its RunID or its run_uid."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: ControlContext) -> None:
         self._context = context
 
     def list(
@@ -199,14 +199,14 @@ class RunReader:
         return archive_of(self._context.parts, overview.run, overview.exports, end)
 
     @contextmanager
-    def download(self, run: int | str, end: int | None = None) -> Iterator[Download]:
+    def download(self, run: int | str, end: int | None = None) -> Iterator[OpenArchive]:
         """Open an end's archive, by default the archive of the last end."""
         from crawler_lifecycle.adapters.stored_archives import open_chunks  # httpx takes long to import
 
         archive = self.archive(run, end)
         stored = archive.stored
         with open_chunks(stored) as chunks:
-            yield Download(archive.run_id, archive.crawler, archive.end, stored.size, archive.sha256, chunks)
+            yield OpenArchive(archive.run_id, archive.crawler, archive.end, stored.size, archive.sha256, chunks)
 
     async def watch(self, run: int | str) -> AsyncIterator[RunDetails]:
         """Yield the run at every change, until the run is over and its exports are done or exceed EXPORT_PATIENCE."""

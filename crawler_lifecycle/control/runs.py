@@ -15,7 +15,7 @@ from crawler_lifecycle.contract.records import RunOverview, RunRecord
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest, refuse_flow
 from crawler_lifecycle.contract.states import ExportState, RunStatus
 from crawler_lifecycle.contract.steps.run import ExportAgain, RunRef
-from crawler_lifecycle.control.context import Context
+from crawler_lifecycle.control.context import ControlContext
 from crawler_lifecycle.control.engine import Engine
 from crawler_lifecycle.control.reading import EXPORT_PATIENCE, RunReader
 from crawler_lifecycle.control.stops import StopCommand
@@ -35,7 +35,7 @@ NOT_COMPARED = {"requested_by"}  # another person may repeat the request with th
 
 
 class RunCommands(RunReader):
-    def __init__(self, context: Context, engine: Engine) -> None:
+    def __init__(self, context: ControlContext, engine: Engine) -> None:
         super().__init__(context)
         self._engine = engine
 

@@ -20,7 +20,7 @@ from crawler_lifecycle.contract.answers import Stopping
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest
 from crawler_lifecycle.contract.states import Intent
-from crawler_lifecycle.control.context import Context
+from crawler_lifecycle.control.context import ControlContext
 from crawler_lifecycle.control.engine import Engine
 from crawler_lifecycle.errors import LifecycleError, NotFound, Over, TemporaryError
 
@@ -32,7 +32,7 @@ RECORD_SECONDS = 2.5  # longest wait for the write before the stop is signalled
 class StopCommand:
     """A request to stop a run, with the steps to carry out the request. A `route` is a value for `Stopping.told`."""
 
-    def __init__(self, context: Context, engine: Engine, run_id: int, request: StopRequest) -> None:
+    def __init__(self, context: ControlContext, engine: Engine, run_id: int, request: StopRequest) -> None:
         self._context = context
         self._engine = engine
         self._run_id = run_id

@@ -8,13 +8,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from crawler_lifecycle.contract.schedules import Occurrence, Outcome, Overlap, Pause, SkipReason
+from crawler_lifecycle.contract.schedules import Occurrence, OccurrenceOutcome, Overlap, Pause, SkipReason
 
 SETTLING = timedelta(seconds=10)  # time after which Temporal has surely handled an occurrence that was due
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class ScheduledStart:
     """A workflow started by a schedule."""
 
     workflow_id: str
@@ -28,7 +28,7 @@ class Start:
 class Circumstances:
     """Known facts about a schedule beside the due times."""
 
-    starts: Sequence[Start]
+    starts: Sequence[ScheduledStart]
     pauses: Sequence[Pause]  # recorded pauses; a pause by another tool is not recorded
     paused: bool  # whether the schedule is paused now
     overlap: Overlap | None  # None: another tool set a rule that we do not know
@@ -52,7 +52,9 @@ def outcomes(due: Sequence[datetime], known: Circumstances) -> list[Occurrence]:
     return _with_explained_unknowns(occurrences, known)
 
 
-def starts_beside(listed: Sequence[Occurrence], starts: Iterable[Start], *, is_full: bool) -> list[Start]:
+def starts_beside(
+    listed: Sequence[Occurrence], starts: Iterable[ScheduledStart], *, is_full: bool
+) -> list[ScheduledStart]:
     """Return the starts outside the listed occurrences, newest first. `listed` has the newest occurrence first.
 
     With a full list, a start that was due before the list may be an earlier occurrence that has started late.
@@ -63,13 +65,13 @@ def starts_beside(listed: Sequence[Occurrence], starts: Iterable[Start], *, is_f
     return sorted(others, key=lambda start: start.started_at, reverse=True)
 
 
-def _starts_by_due_time(due: Sequence[datetime], known: Circumstances) -> dict[datetime, Start]:
+def _starts_by_due_time(due: Sequence[datetime], known: Circumstances) -> dict[datetime, ScheduledStart]:
     """Return starts by due time. A start belongs to the first due time (with jitter) from its nominal time on.
 
     A start by a manual trigger is left out: its next due time is further away than the jitter, or came only after the
     start.
     """
-    starts: dict[datetime, Start] = {}
+    starts: dict[datetime, ScheduledStart] = {}
     for start in sorted(known.starts, key=lambda start: start.started_at):
         at = next((time for time in due if time >= start.nominal), None)
         if at is None or at - start.nominal > known.jitter or start.started_at < at:
@@ -78,11 +80,15 @@ def _starts_by_due_time(due: Sequence[datetime], known: Circumstances) -> dict[d
     return starts
 
 
-def _started_occurrence(at: datetime, start: Start) -> Occurrence:
+def _started_occurrence(at: datetime, start: ScheduledStart) -> Occurrence:
     delay = start.started_at - at
     detail = f"{int(delay.total_seconds())} s after it was due" if delay > SETTLING else ""
     return Occurrence(
-        at=at, outcome=Outcome.STARTED, detail=detail, started_at=start.started_at, workflow_id=start.workflow_id
+        at=at,
+        outcome=OccurrenceOutcome.STARTED,
+        detail=detail,
+        started_at=start.started_at,
+        workflow_id=start.workflow_id,
     )
 
 
@@ -94,19 +100,19 @@ def _unstarted_occurrence(at: datetime, known: Circumstances) -> Occurrence:
     if earlier_start := _open_at(at, known):
         return _skipped(at, SkipReason.OVERLAP, f"{earlier_start.workflow_id} was still open")
     if known.now - at < SETTLING:
-        return Occurrence(at=at, outcome=Outcome.DUE)
-    return Occurrence(at=at, outcome=Outcome.UNKNOWN)
+        return Occurrence(at=at, outcome=OccurrenceOutcome.DUE)
+    return Occurrence(at=at, outcome=OccurrenceOutcome.UNKNOWN)
 
 
 def _skipped(at: datetime, reason: SkipReason, detail: str) -> Occurrence:
-    return Occurrence(at=at, outcome=Outcome.SKIPPED, reason=reason, detail=detail)
+    return Occurrence(at=at, outcome=OccurrenceOutcome.SKIPPED, reason=reason, detail=detail)
 
 
 def _pause_at(at: datetime, pauses: Iterable[Pause]) -> Pause | None:
     return next((pause for pause in pauses if pause.since <= at and (pause.until is None or at < pause.until)), None)
 
 
-def _open_at(at: datetime, known: Circumstances) -> Start | None:
+def _open_at(at: datetime, known: Circumstances) -> ScheduledStart | None:
     """Return an earlier start whose run was open at the time; None without such a start, or if overlaps are allowed.
 
     After an outage Temporal starts occurrences late, within the window. Such a run counts as open from its due time on.
@@ -135,20 +141,20 @@ def with_queue(occurrences: list[Occurrence], known: Circumstances) -> list[Occu
         number
         for number, occurrence in enumerate(occurrences)
         if occurrence.at >= open_since
-        and (occurrence.reason is SkipReason.OVERLAP or occurrence.outcome is Outcome.DUE)
+        and (occurrence.reason is SkipReason.OVERLAP or occurrence.outcome is OccurrenceOutcome.DUE)
     ]
     if not candidates:
         return occurrences
     waiting = candidates[0] if known.overlap is Overlap.QUEUE else candidates[-1]
-    queued = occurrences[waiting].model_copy(update={"outcome": Outcome.QUEUED, "reason": None})
+    queued = occurrences[waiting].model_copy(update={"outcome": OccurrenceOutcome.QUEUED, "reason": None})
     return [*occurrences[:waiting], queued, *occurrences[waiting + 1 :]]
 
 
 def _with_explained_unknowns(occurrences: Sequence[Occurrence], known: Circumstances) -> list[Occurrence]:
     """Return the occurrences, with an explanation for every unknown one."""
-    unknown = sum(occurrence.outcome is Outcome.UNKNOWN for occurrence in occurrences)
+    unknown = sum(occurrence.outcome is OccurrenceOutcome.UNKNOWN for occurrence in occurrences)
     return [
-        _explained(occurrence, unknown, known) if occurrence.outcome is Outcome.UNKNOWN else occurrence
+        _explained(occurrence, unknown, known) if occurrence.outcome is OccurrenceOutcome.UNKNOWN else occurrence
         for occurrence in occurrences
     ]
 

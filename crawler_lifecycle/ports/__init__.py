@@ -12,10 +12,10 @@ from crawler_lifecycle.ports.cluster import (
     Cluster,
     Deployer,
     HasPlaces,
+    JobsPlace,
     KeepFacts,
     KnowsItsPlace,
     LogChunk,
-    Place,
     Places,
     PlacesInMemory,
     PlacesTaken,
@@ -53,7 +53,7 @@ from crawler_lifecycle.ports.outside import (
     Archive,
     Archiver,
     FlowSupervisors,
-    Progress,
+    OnProgress,
     Pusher,
     StoredArchive,
     Supervisors,
@@ -63,10 +63,10 @@ from crawler_lifecycle.ports.records import (
     EndDeliveries,
     ExpiredClaims,
     Findings,
+    OccurrenceRun,
     Records,
     RunFigures,
     SaturatedRuns,
-    ScheduledRun,
 )
-from crawler_lifecycle.ports.runs import Execution, LookEnd, NewRun, Runs, RunState
+from crawler_lifecycle.ports.runs import LookEnd, NewRun, Runs, RunState, SupervisorExecution
 from crawler_lifecycle.ports.tasks import Addition, Tasks

@@ -166,7 +166,7 @@ class Deployer(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class JobsPlace:
     """A cluster's namespace, and the uids that distinguish the namespace from a namesake."""
 
     namespace: str
@@ -177,23 +177,23 @@ class Place:
 class Places(Protocol):
     """The recorded place for the installation's jobs: the first place in use."""
 
-    def known(self) -> Place | None:
+    def known(self) -> JobsPlace | None:
         """Return the recorded place; None if no place is recorded yet."""
 
-    def keep(self, place: Place, instead_of: Place | None) -> None:
+    def keep(self, place: JobsPlace, instead_of: JobsPlace | None) -> None:
         """Record the place if `instead_of` is still recorded (None: no place is). Otherwise change no row."""
 
 
 class PlacesInMemory:
     """Places for a process without a database. The record lasts as long as the process."""
 
-    def __init__(self, place: Place | None = None) -> None:
+    def __init__(self, place: JobsPlace | None = None) -> None:
         self._place = place
 
-    def known(self) -> Place | None:
+    def known(self) -> JobsPlace | None:
         return self._place
 
-    def keep(self, place: Place, instead_of: Place | None) -> None:
+    def keep(self, place: JobsPlace, instead_of: JobsPlace | None) -> None:
         if self._place == instead_of:
             self._place = place
 
@@ -202,8 +202,8 @@ class PlacesInMemory:
 class KnowsItsPlace(Protocol):
     """A cluster where a wrong kubeconfig may lead to another cluster. The local cluster has no kubeconfig."""
 
-    def confirm(self) -> Place | None:
+    def confirm(self) -> JobsPlace | None:
         """Return the recorded place. TemporaryError if the cluster's present place differs."""
 
-    def accept_place(self) -> tuple[Place | None, Place]:
+    def accept_place(self) -> tuple[JobsPlace | None, JobsPlace]:
         """Record the present place. Return the earlier place (None: no place was recorded) and the present place."""

@@ -98,7 +98,7 @@ class StoredArchive:
     url: str | None = None
 
 
-class Progress(Protocol):
+class OnProgress(Protocol):
     """Function for an archiver to call from time to time, with the files and bytes until now."""
 
     def __call__(self, files: int, bytes_done: int) -> None: ...
@@ -123,7 +123,7 @@ class Archiver(Protocol):
         """Return the place where `archive` stores the archive."""
 
     def archive(
-        self, run_uid: str, end: int, ended_at: datetime, progress: "Progress", *, may_lack_files: bool = True
+        self, run_uid: str, end: int, ended_at: datetime, progress: "OnProgress", *, may_lack_files: bool = True
     ) -> Archive | None:
         """Archive the run's files at the destination. Return the archive; None if the run has no files.
 

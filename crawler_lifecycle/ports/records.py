@@ -24,7 +24,7 @@ from crawler_lifecycle.domain.audit.subjects import AuditedRun
 
 
 @dataclass(frozen=True, slots=True)
-class ScheduledRun:
+class OccurrenceRun:
     """A run with its workflow: a schedule's occurrence finds its run by the workflow."""
 
     workflow_id: str
@@ -126,7 +126,7 @@ class Records(Protocol):
     def run_id(self, run_uid: str) -> int:
         """Return the RunID. NotFound if there is no such run."""
 
-    def scheduled_runs(self, first_workflow_id: str, last_workflow_id: str) -> list[ScheduledRun]:
+    def scheduled_runs(self, first_workflow_id: str, last_workflow_id: str) -> list[OccurrenceRun]:
         """Return the runs whose workflow ids sort from the first to the last given id, oldest first."""
 
     # for live views

@@ -27,7 +27,7 @@ class NewRun:
 
 
 @dataclass(frozen=True, slots=True)
-class Execution:
+class SupervisorExecution:
     """A workflow execution. Executions with the same workflow id follow one another."""
 
     workflow_id: str
@@ -154,13 +154,13 @@ class Runs(Protocol):
         `number` identifies the change: a repeated call with the number changes nothing.
         """
 
-    def take_over(self, run_id: int, execution: Execution) -> RunRecord:
+    def take_over(self, run_id: int, execution: SupervisorExecution) -> RunRecord:
         """Make the execution the supervisor. An ended run does not change.
 
         The epoch goes up by 1, to refuse later writes by an earlier supervisor.
         """
 
-    def reopen(self, run_id: int, execution: Execution) -> RunRecord:
+    def reopen(self, run_id: int, execution: SupervisorExecution) -> RunRecord:
         """Let a FAILED run continue, with the execution as its supervisor. Conflict if the run is not FAILED.
 
         The intent is RUN again, and the status PROCESSING if the main job succeeded, INITIALIZING otherwise. Every task

@@ -32,7 +32,7 @@ def _module(name: str) -> ModuleType:
     return main if is_main else import_module(name)
 
 
-class Caller:
+class FunctionCaller:
     """Functions see one loop, so an author's client may live longer than a call.
 
     A test may be async itself. Functions then run in another thread, since a loop already runs in the test's thread.

@@ -11,7 +11,7 @@ from crawler_lifecycle.client.workflows import WorkflowClient
 from crawler_lifecycle.contract.flows.names import ROOT, SEPARATOR
 from crawler_lifecycle.contract.flows.records import FlowStatus
 from crawler_lifecycle.contract.managers.records import ItemSums
-from crawler_lifecycle.control.context import Context
+from crawler_lifecycle.control.context import ControlContext
 from crawler_lifecycle.control.control import Control
 from crawler_lifecycle.control.engine import Engine
 from crawler_lifecycle.control.flows.commands import FlowCommands
@@ -56,7 +56,7 @@ class _MemoryControl:
 
     def __init__(self, ledger: MemoryLedger) -> None:
         self.context = _MemoryContext(ledger)
-        self.flows = _MemoryCommands(ledger, cast(Context, self.context), cast(Any, _NoEngine()))
+        self.flows = _MemoryCommands(ledger, cast(ControlContext, self.context), cast(Any, _NoEngine()))
 
 
 class _MemoryContext:
@@ -86,7 +86,7 @@ class _NoEngine:
 class _MemoryCommands(FlowCommands):
     """The commands of the service, with the flows' virtual time."""
 
-    def __init__(self, ledger: MemoryLedger, context: Context, engine: Engine) -> None:
+    def __init__(self, ledger: MemoryLedger, context: ControlContext, engine: Engine) -> None:
         super().__init__(context, engine)
         self._ledger = ledger
 

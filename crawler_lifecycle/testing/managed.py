@@ -24,7 +24,7 @@ from crawler_lifecycle.contract.managers.items import Job
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.contract.steps.run import RunRef
 from crawler_lifecycle.domain.flows.messages import AttemptRef, ReadFlow
-from crawler_lifecycle.ports import Execution, ManagerRef, ManagerStart
+from crawler_lifecycle.ports import ManagerRef, ManagerStart, SupervisorExecution
 
 MANAGER = "manager"  # path for the flow's only member
 HOST = "play"  # token for the claim on the manager's attempt
@@ -32,7 +32,7 @@ FOR_EVER = timedelta(days=10_000)
 A_STEP = timedelta(microseconds=1)  # between two readings of the clock: ends keep their order
 
 
-class Clock:
+class PlayClock:
     """Virtual time. Only the play's acts let time pass."""
 
     def __init__(self, now: datetime) -> None:
@@ -43,7 +43,7 @@ class Clock:
         return self.now
 
 
-class RunEnd(NamedTuple):
+class PlayedEnd(NamedTuple):
     """A faked run's end."""
 
     outcome: str
@@ -64,7 +64,7 @@ class ManagedFlow:
     def __init__(self, name: str, arguments: Sequence[str], family: str, now: datetime) -> None:
         folder = tempfile.mkdtemp(prefix="manager-play-")
         shutil.copyfile(_template(), f"{folder}/ledger.db")
-        self.clock = Clock(now)
+        self.clock = PlayClock(now)
         self.database = Database(f"sqlite:///{folder}/ledger.db", pool_size=5, clock=self.clock)
         self.store = SqlStore(self.database)
         self.close = weakref.finalize(self, _remove, self.database, folder)
@@ -85,7 +85,7 @@ class ManagedFlow:
         self.database.transact(lambda tx: tell_run(tx, values, run))
         return start.job.model_copy(update={"run_id": run.run_id, "run_uid": run.run_uid})
 
-    def end_run(self, start: ManagerStart, end: RunEnd) -> None:
+    def end_run(self, start: ManagerStart, end: PlayedEnd) -> None:
         """Write a faked run's end into its attempt."""
         values = {
             "finished_at": self.clock(),
@@ -115,7 +115,7 @@ class ManagedFlow:
 
     def _claimed(self) -> ManagerRef:
         """Claim the manager's next attempt as a host does."""
-        flow = self.store.flow_ledger.begin(self.uid, Execution(f"flow-{self.uid}", "play", None))
+        flow = self.store.flow_ledger.begin(self.uid, SupervisorExecution(f"flow-{self.uid}", "play", None))
         page = self.store.flow_ledger.read(ReadFlow(flow=flow, since=-1))
         (member,), _ = page.rows.unpacked()
         start = AttemptRef(number=member.number, generation=member.generation, attempt=member.attempt + 1)
@@ -136,7 +136,7 @@ def _template() -> Path:
     folder = tempfile.mkdtemp(prefix="manager-play-")
     path = Path(folder) / "template.db"
     upgrade(f"sqlite:///{path}")
-    weakref.finalize(Clock, shutil.rmtree, folder, ignore_errors=True)  # at the process's end
+    weakref.finalize(PlayClock, shutil.rmtree, folder, ignore_errors=True)  # at the process's end
     return path
 
 

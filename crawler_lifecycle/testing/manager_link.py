@@ -45,7 +45,7 @@ class StartedJob:
 
 
 @dataclass
-class Stage:
+class PlayStage:
     """The surroundings for a played manager's objects. They survive the objects."""
 
     flow: ManagedFlow
@@ -81,7 +81,7 @@ class Stage:
 class PlayedLink:
     """The link for an object. A dead object's calls all fail, also in its `finally` blocks."""
 
-    def __init__(self, stage: Stage, sleep: Callable[[float | None], Wake]) -> None:
+    def __init__(self, stage: PlayStage, sleep: Callable[[float | None], Wake]) -> None:
         self._stage = stage
         self._ledger = stage.flow.store.managers
         self._ref = stage.flow.ref

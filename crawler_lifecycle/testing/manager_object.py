@@ -9,7 +9,7 @@ from queue import SimpleQueue
 from crawler_lifecycle.contract.managers.turns import Wake
 from crawler_lifecycle.managers.driving import drive
 from crawler_lifecycle.managers.workflow_manager import BaseLoopScript
-from crawler_lifecycle.testing.manager_link import Death, PlayedLink, Stage
+from crawler_lifecycle.testing.manager_link import Death, PlayedLink, PlayStage
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ Turn = Asleep | Closed | Failed
 class PlayedObject:
     """The object. `go_on` gives the object the turn until its next wait, and returns how the turn has ended."""
 
-    def __init__(self, make: Callable[[], BaseLoopScript], stage: Stage) -> None:
+    def __init__(self, make: Callable[[], BaseLoopScript], stage: PlayStage) -> None:
         self._wakes: SimpleQueue[Wake] = SimpleQueue()
         self._turns: SimpleQueue[Turn] = SimpleQueue()
         self._thread: threading.Thread | None = None
@@ -69,7 +69,7 @@ def _waiting(wakes: SimpleQueue[Wake], turns: SimpleQueue[Turn]) -> Callable[[fl
     return wait
 
 
-def _run(make: Callable[[], BaseLoopScript], stage: Stage, link: PlayedLink, turns: SimpleQueue[Turn]) -> None:
+def _run(make: Callable[[], BaseLoopScript], stage: PlayStage, link: PlayedLink, turns: SimpleQueue[Turn]) -> None:
     def make_known() -> BaseLoopScript:
         stage.manager = make()
         return stage.manager

@@ -18,8 +18,8 @@ from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.managers.arguments import command_line
 from crawler_lifecycle.managers.owned_jobs import UNKNOWN
 from crawler_lifecycle.managers.workflow_manager import BaseLoopScript
-from crawler_lifecycle.testing.managed import MANAGER, ManagedFlow, RunEnd
-from crawler_lifecycle.testing.manager_link import Death, Stage, StartedJob
+from crawler_lifecycle.testing.managed import MANAGER, ManagedFlow, PlayedEnd
+from crawler_lifecycle.testing.manager_link import Death, PlayStage, StartedJob
 from crawler_lifecycle.testing.manager_object import Asleep, Closed, PlayedObject
 from crawler_lifecycle.testing.memory import NOW
 from crawler_lifecycle.testing.outcomes import CrawlOutcome
@@ -50,7 +50,7 @@ class ManagerPlay:
         with command_line(arguments):
             name = manager().name
         self.managed = ManagedFlow(name, arguments, family, now)
-        self.stage = Stage(self.managed, refuses or {})
+        self.stage = PlayStage(self.managed, refuses or {})
         self.close_reason: str | None = None
         self.slept: list[float | None] = []  # the waits' seconds
         self.deaths = 0
@@ -281,8 +281,8 @@ class ManagerPlay:
         self.managed.store.flow_doors.hold(self.managed.id, HoldFlow.model_validate({"hold": hold}))
 
 
-def _end_of(outcome: Outcome, stats: Mapping[str, float], result: JsonValue) -> RunEnd:
+def _end_of(outcome: Outcome, stats: Mapping[str, float], result: JsonValue) -> PlayedEnd:
     if isinstance(outcome, CrawlOutcome):
         own = outcome.result if result is None else result
-        return RunEnd(outcome.outcome, outcome.status is RunStatus.FAILED, {**outcome.stats, **stats}, own)
-    return RunEnd(outcome, outcome in OF_FAILED_RUNS, stats, result)
+        return PlayedEnd(outcome.outcome, outcome.status is RunStatus.FAILED, {**outcome.stats, **stats}, own)
+    return PlayedEnd(outcome, outcome in OF_FAILED_RUNS, stats, result)

@@ -57,7 +57,7 @@ class CrawlOutcome:
 
 
 @dataclass(frozen=True)
-class Refusal:
+class RefusedCrawl:
     """A crawl without a start, such as a crawl with an unknown crawler."""
 
     message: str = "refused"
@@ -94,9 +94,9 @@ def stopped(*, forced: bool = False, **details: Unpack[CrawlDetails]) -> CrawlOu
     return _outcome(RunStatus.FAILED, outcome, reason, TaskStatus.STOPPED, details)
 
 
-def refused(message: str = "refused") -> Refusal:
+def refused(message: str = "refused") -> RefusedCrawl:
     """Return the end for a crawl without a start."""
-    return Refusal(message)
+    return RefusedCrawl(message)
 
 
 def approved(*, actor: str | None = None, note: str | None = None, after: Time = 0) -> Answer:

@@ -13,7 +13,7 @@ from crawler_lifecycle.contract.requests import FlowLink
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.domain.flows.crawls import TasksSeen
 from crawler_lifecycle.domain.flows.ends import EndKind, names
-from crawler_lifecycle.domain.flows.plan import Plan, Start
+from crawler_lifecycle.domain.flows.plan import AttemptStart, Plan
 from crawler_lifecycle.domain.flows.requesting import memory_after, run_request
 from crawler_lifecycle.domain.flows.rows import MemberKind, MemberRow
 from crawler_lifecycle.domain.flows.words import START_REFUSED
@@ -21,7 +21,7 @@ from crawler_lifecycle.flows.workflow import Workflow
 from crawler_lifecycle.services.flows.outcomes import timed_out
 from crawler_lifecycle.testing.client import MemoryClient
 from crawler_lifecycle.testing.memory import NOW
-from crawler_lifecycle.testing.outcomes import Answer, Refusal, stopped
+from crawler_lifecycle.testing.outcomes import Answer, RefusedCrawl, stopped
 from crawler_lifecycle.testing.records import MemoryLedger
 from crawler_lifecycle.testing.runs import PlayedRun, PlayedRuns
 from crawler_lifecycle.testing.scenario import NO_SCENARIO, Scenario
@@ -115,7 +115,7 @@ class Play(SteppedFlow):
             self.stops.append(row.path)
             self._at(self.now, row, partial(self._stop, row))
 
-    def _start(self, start: Start) -> None:
+    def _start(self, start: AttemptStart) -> None:
         row = self.ledger.members[start.number]
         self.order.append(row.path)
         self.choices.append(row.path)
@@ -130,7 +130,7 @@ class Play(SteppedFlow):
         else:
             self._at(self.now + takes, row, partial(self._step_ends, row, start))
 
-    def _step_ends(self, row: MemberRow, start: Start) -> None:
+    def _step_ends(self, row: MemberRow, start: AttemptStart) -> None:
         self.settle(*self.end_of(self.ledger.members[row.number], start))
 
     def _end_at_once(
@@ -157,12 +157,12 @@ class Play(SteppedFlow):
 
     # crawls
 
-    def _start_crawl(self, row: MemberRow, start: Start) -> None:
+    def _start_crawl(self, row: MemberRow, start: AttemptStart) -> None:
         definition = self.definitions[row.number]
         work = definition.work
         assert isinstance(work, CrawlWork)
         outcome = self.scenario.crawl(row.path, work.request.crawler, self.count_attempt(row.path))
-        if isinstance(outcome, Refusal):
+        if isinstance(outcome, RefusedCrawl):
             self._at(self.now, row, partial(self._end_at_once, row, EndKind.FAILED, START_REFUSED))
             return
         memory = self._memory[row.number] = memory_after(start.rule, work, self._memory.get(row.number))

@@ -10,9 +10,9 @@ from crawler_lifecycle.contract.flows.work import CrawlWork, Work
 from crawler_lifecycle.domain.flows.rows import MemberKind
 from crawler_lifecycle.domain.near_names import did_you_mean
 from crawler_lifecycle.errors import BadInput
-from crawler_lifecycle.testing.outcomes import Answer, CrawlOutcome, Refusal, Time, as_time, completed
+from crawler_lifecycle.testing.outcomes import Answer, CrawlOutcome, RefusedCrawl, Time, as_time, completed
 
-Crawl = CrawlOutcome | Refusal
+Crawl = CrawlOutcome | RefusedCrawl
 Failure = str | BaseException | None  # an outcome's word, or an exception
 Value = TypeVar("Value")
 COMPLETED = completed()
@@ -43,7 +43,7 @@ class Scenario:
         chosen = chosen_for(self.crawls, path, crawler)
         if chosen is None:
             return COMPLETED
-        ends: list[Crawl] = [chosen] if isinstance(chosen, CrawlOutcome | Refusal) else list(chosen)
+        ends: list[Crawl] = [chosen] if isinstance(chosen, CrawlOutcome | RefusedCrawl) else list(chosen)
         if not ends:
             raise BadInput("crawls", f"the list for {path!r} is empty")
         return ends[min(number, len(ends) - 1)]

@@ -19,7 +19,7 @@ from crawler_lifecycle.domain.flows import contexts
 from crawler_lifecycle.domain.flows.contexts import Source
 from crawler_lifecycle.domain.flows.ends import AttemptEnd, EndKind
 from crawler_lifecycle.domain.flows.messages import AttemptRef
-from crawler_lifecycle.domain.flows.plan import Start
+from crawler_lifecycle.domain.flows.plan import AttemptStart
 from crawler_lifecycle.domain.flows.requesting import changed_arguments
 from crawler_lifecycle.domain.flows.rows import MemberRow
 from crawler_lifecycle.domain.flows.words import MOST_DEATHS, PROCESS_DIED
@@ -28,7 +28,7 @@ from crawler_lifecycle.ports import ClaimedStep, StepInputs
 from crawler_lifecycle.services.flows.calling import Function, check_of, job_of, prepared
 from crawler_lifecycle.services.flows.contexts import context_of
 from crawler_lifecycle.services.flows.outcomes import Ended, failure, result_end
-from crawler_lifecycle.testing.calls import Caller, loaded
+from crawler_lifecycle.testing.calls import FunctionCaller, loaded
 from crawler_lifecycle.testing.memory import MemoryFlow
 from crawler_lifecycle.testing.runs import PlayedRun
 from crawler_lifecycle.testing.scenario import Failure, Scenario, chosen_for
@@ -70,7 +70,7 @@ class SteppedFlow(MemoryFlow):
         self.played_runs: dict[str, list[PlayedRun]] = {}  # crawls' runs by path
         self.errors: dict[str, BaseException] = {}  # last exceptions by path
         self.seen: dict[str, Context] = {}  # last contexts by path
-        self.caller = Caller()
+        self.caller = FunctionCaller()
         self._attempts: Counter[str] = Counter()
         self._failures: dict[str, list[dict[str, Any]]] = {}
 
@@ -84,7 +84,7 @@ class SteppedFlow(MemoryFlow):
         seconds = self._work(row).timeout_seconds
         return None if seconds is None else timedelta(seconds=seconds)
 
-    def arguments_for(self, row: MemberRow, start: Start) -> JsonValue:
+    def arguments_for(self, row: MemberRow, start: AttemptStart) -> JsonValue:
         """Return the arguments for an attempt; None for the definition's arguments. A retry rule may change them."""
         former = self.arguments.get(row.number)
         if start.rule is not None and start.rule.arguments:
@@ -92,7 +92,7 @@ class SteppedFlow(MemoryFlow):
             former = self.arguments[row.number] = changed_arguments(row.path, work, former, start.rule.arguments)
         return former
 
-    def end_of(self, row: MemberRow, start: Start) -> Called:
+    def end_of(self, row: MemberRow, start: AttemptStart) -> Called:
         """Return an attempt's end and result."""
         fails, chosen = self.scenario.failure(row.path, self.count_attempt(row.path))
         ended = self._chosen_failure(row, chosen) if fails else self._ended(row, start)
@@ -115,7 +115,7 @@ class SteppedFlow(MemoryFlow):
         """Return the context for a member's function, as a host makes the context."""
         return context_of(job, row.number, MemoryInputs(self), StepLink())
 
-    def _ended(self, row: MemberRow, start: Start) -> Ended:
+    def _ended(self, row: MemberRow, start: AttemptStart) -> Ended:
         """Return the end by the chosen result, or by the function's result."""
         step = self._claimed(row, start)
         job = job_of(step)
@@ -145,7 +145,7 @@ class SteppedFlow(MemoryFlow):
     def _function(self, step: ClaimedStep) -> Function:
         return loaded(self._work(self.ledger.members[step.start.number]).function)
 
-    def _claimed(self, row: MemberRow, start: Start) -> ClaimedStep:
+    def _claimed(self, row: MemberRow, start: AttemptStart) -> ClaimedStep:
         """Return the step as a host claims the step."""
         changed = self.arguments_for(row, start)
         return ClaimedStep(

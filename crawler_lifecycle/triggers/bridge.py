@@ -20,7 +20,7 @@ from crawler_lifecycle.domain.pacing import Backoff
 from crawler_lifecycle.errors import BadInput, LifecycleError, PermanentError
 from crawler_lifecycle.services.health import Pulses
 from crawler_lifecycle.triggers.model import Act, EventAnswer
-from crawler_lifecycle.triggers.queue import EventQueue, Message
+from crawler_lifecycle.triggers.queue import EventQueue, QueueMessage
 
 log = logging.getLogger(__name__)
 FIRST_PAUSE = timedelta(seconds=5)
@@ -75,7 +75,7 @@ class Bridge:
         if messages and len(errors) == len(messages):
             raise errors[0]
 
-    def _handle(self, message: Message) -> LifecycleError | None:
+    def _handle(self, message: QueueMessage) -> LifecycleError | None:
         """Handle a message. Return the error if the message stays in the queue."""
         try:
             outcome = self._outcome(message)
@@ -87,7 +87,7 @@ class Bridge:
         self.metrics.messages.labels(outcome).inc()
         return None
 
-    def _outcome(self, message: Message) -> str:
+    def _outcome(self, message: QueueMessage) -> str:
         try:
             answer = self.post(message.body)
         except PermanentError as error:
@@ -103,7 +103,7 @@ class Bridge:
             return "repeated"
         return "stopped" if answer.act is Act.STOP_RUN else "started"
 
-    def _postpone(self, message: Message) -> None:
+    def _postpone(self, message: QueueMessage) -> None:
         pause = Backoff(FIRST_PAUSE, self.longest_pause).seconds(message.deliveries)
         try:
             self.queue.postpone(message, pause)

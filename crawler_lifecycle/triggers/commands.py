@@ -12,12 +12,12 @@ from crawler_lifecycle.errors import BadInput, NotFound, Over, PermanentError
 from crawler_lifecycle.services.api.commands import run_request
 from crawler_lifecycle.services.api.messages import StartRequest
 from crawler_lifecycle.services.api.state import DOOR
-from crawler_lifecycle.triggers.model import Act, Event, EventAnswer, Rule
+from crawler_lifecycle.triggers.model import Act, Event, EventAnswer, TriggerRule
 from crawler_lifecycle.triggers.requests import StopRunRequest, request_of
 from crawler_lifecycle.triggers.rules import rule_for
 
 
-async def apply(control: Control, token: str, rules: Sequence[Rule], event: Event) -> EventAnswer:
+async def apply(control: Control, token: str, rules: Sequence[TriggerRule], event: Event) -> EventAnswer:
     """Carry out the request of the first fitting rule. `token`: name of the caller's token, for the record.
 
     BadInput if a repetition of the event cannot succeed: no rule fits, or the request is refused.
@@ -53,7 +53,7 @@ async def apply(control: Control, token: str, rules: Sequence[Rule], event: Even
         raise BadInput(f"rules.{rule.name}", error.message) from error
 
 
-async def _stop(control: Control, rule: Rule, stop: StopRunRequest, requester: Requester) -> EventAnswer:
+async def _stop(control: Control, rule: TriggerRule, stop: StopRunRequest, requester: Requester) -> EventAnswer:
     """Stop the run. An earlier delivery of the event may have ended the run already."""
     request = StopRequest(force=stop.force, reason=stop.reason, actor=requester.name, door=DOOR)
     try:
@@ -64,7 +64,7 @@ async def _stop(control: Control, rule: Rule, stop: StopRunRequest, requester: R
     return EventAnswer(act=rule.act, rule=rule.name, created=True, run_id=stopping.run_id, run_uid=stopping.run_uid)
 
 
-async def _push(control: Control, rule: Rule, definition: FlowDefinition, requester: Requester) -> EventAnswer:
+async def _push(control: Control, rule: TriggerRule, definition: FlowDefinition, requester: Requester) -> EventAnswer:
     """Start the flow, unless its id is taken: people may have changed the flow, and a push would undo their changes."""
     try:
         await control.context.database(lambda _: control.flows.row(definition.id))

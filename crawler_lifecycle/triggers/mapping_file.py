@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from crawler_lifecycle.errors import NotReady
-from crawler_lifecycle.triggers.model import Act, Rule
+from crawler_lifecycle.triggers.model import Act, TriggerRule
 from crawler_lifecycle.triggers.requests import request_mistakes
 from crawler_lifecycle.triggers.rules import Mistakes, pattern_mistakes
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
-def read(path: Path) -> Sequence[Rule]:
+def read(path: Path) -> Sequence[TriggerRule]:
     """Return the rules. NotReady for a file with a mistake: no event is answered until the file is mended."""
     document = _document(path)
     if lines := list(_lines(path, document)):
@@ -73,6 +73,6 @@ def _rule_mistakes(table: Mapping[str, Any]) -> Mistakes:
         yield from request_mistakes(act, table[act])
 
 
-def _rule(name: str, table: Mapping[str, Any]) -> Rule:
+def _rule(name: str, table: Mapping[str, Any]) -> TriggerRule:
     act = next(act for act in Act if act in table)
-    return Rule(name, table["pattern"], act, table[act])
+    return TriggerRule(name, table["pattern"], act, table[act])

@@ -51,7 +51,7 @@ class Act(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class TriggerRule:
     """A pattern for events, and a request with templates."""
 
     name: str

@@ -22,7 +22,7 @@ REMEDY = (
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class QueueMessage:
     """A received message. `receipt` is valid for this delivery alone."""
 
     id: str
@@ -55,7 +55,7 @@ class EventQueue:
             tries=TRIES,
         )
 
-    def receive(self) -> Sequence[Message]:
+    def receive(self) -> Sequence[QueueMessage]:
         """Wait for messages, and hide the received messages from other workers for a while."""
         with translated_errors(f"queue {self._url}", REMEDY):
             answer = self._client.receive_message(
@@ -66,7 +66,7 @@ class EventQueue:
                 MessageSystemAttributeNames=["ApproximateReceiveCount", "SentTimestamp"],
             )
         return [
-            Message(
+            QueueMessage(
                 received["MessageId"],
                 received["Body"],
                 received["ReceiptHandle"],
@@ -76,11 +76,11 @@ class EventQueue:
             for received in answer.get("Messages", [])
         ]
 
-    def delete(self, message: Message) -> None:
+    def delete(self, message: QueueMessage) -> None:
         with translated_errors(f"queue {self._url}", REMEDY):
             self._client.delete_message(QueueUrl=self._url, ReceiptHandle=message.receipt)
 
-    def give_up(self, message: Message, reason: str) -> None:
+    def give_up(self, message: QueueMessage, reason: str) -> None:
         """Copy the message to the dead letter queue, with the reason, before it is deleted here.
 
         A crash in between repeats the copy. The body stays unchanged, for a redrive.
@@ -92,7 +92,7 @@ class EventQueue:
             )
         self.delete(message)
 
-    def postpone(self, message: Message, seconds: float) -> None:
+    def postpone(self, message: QueueMessage, seconds: float) -> None:
         """Let the queue deliver the message again after this time."""
         with translated_errors(f"queue {self._url}", REMEDY):
             self._client.change_message_visibility(

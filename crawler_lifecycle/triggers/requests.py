@@ -14,7 +14,7 @@ from crawler_lifecycle.contract.requests import parse
 from crawler_lifecycle.control.flows.definitions import read_definition
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.services.api.messages import StartRequest, StopBody
-from crawler_lifecycle.triggers.model import Act, Event, Rule
+from crawler_lifecycle.triggers.model import Act, Event, TriggerRule
 from crawler_lifecycle.triggers.rules import Mistakes, is_template, rendered, template_mistakes
 
 SET_HERE = ("trigger", "requested_by", "actor", "door")  # fields for the record, which name the rule
@@ -28,7 +28,7 @@ class StopRunRequest(StopBody):
 AnyRequest = StartRequest | StopRunRequest | FlowDefinition | StartManager
 
 
-def request_of(rule: Rule, event: Event) -> AnyRequest:
+def request_of(rule: TriggerRule, event: Event) -> AnyRequest:
     """Return the rule's request for the event. BadInput, with the place in the mapping, for an unusable value."""
     fields, texts = event.fields, TEXTS.get(rule.act, ())
     with _naming(rule):
@@ -84,7 +84,7 @@ def shown(request: AnyRequest) -> dict[str, Any]:
 
 
 @contextmanager
-def _naming(rule: Rule) -> Iterator[None]:
+def _naming(rule: TriggerRule) -> Iterator[None]:
     """Put the place in the mapping in front of the fields in an error."""
     try:
         yield

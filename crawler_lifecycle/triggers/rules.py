@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from crawler_lifecycle.errors import BadInput
-from crawler_lifecycle.triggers.model import FIELDS, Event, Rule
+from crawler_lifecycle.triggers.model import FIELDS, Event, TriggerRule
 
 PATH = r"\$(?:\.[\w-]+)+"
 WHOLE = re.compile(PATH)
@@ -34,7 +34,7 @@ TEXTS: Mapping[str, Callable[[str, str], bool]] = {
 OPERATORS = (*TEXTS, "anything-but", "numeric", "exists")
 
 
-def rule_for(event: Event, rules: Sequence[Rule]) -> Rule:
+def rule_for(event: Event, rules: Sequence[TriggerRule]) -> TriggerRule:
     """Return the first rule whose pattern fits the event. BadInput if no pattern fits."""
     fields = event.fields
     for rule in rules:

@@ -20,7 +20,7 @@ from crawler_lifecycle.activities.histories import HistoryActivities
 from crawler_lifecycle.activities.supervision import SupervisionActivities
 from crawler_lifecycle.contract.lifecycle import Carried, LifecycleState, Stage
 from crawler_lifecycle.contract.requests import RunRequest, any_stop
-from crawler_lifecycle.contract.steps.run import CloseRun, ExportsOwed, RunEnd, RunOutcome, RunPlan
+from crawler_lifecycle.contract.steps.run import CloseRun, ExportedEnd, ExportsOwed, RunOutcome, RunPlan
 from crawler_lifecycle.contract.steps.stopping import StopAnswer
 from crawler_lifecycle.contract.steps.supervision import HandedOver, OwnExecution
 from crawler_lifecycle.domain.naming import RUN_WORKFLOW
@@ -28,7 +28,7 @@ from crawler_lifecycle.domain.reasons import BY_A_STOP, LIMITS, MAX_DURATION
 from crawler_lifecycle.workflows.deployment import DeploymentEnd, deploy
 from crawler_lifecycle.workflows.exporting import export_if_possible
 from crawler_lifecycle.workflows.in_the_task import at_once
-from crawler_lifecycle.workflows.initiation import Beginning, begin, decoded_input
+from crawler_lifecycle.workflows.initiation import InitiatedRun, begin, decoded_input
 from crawler_lifecycle.workflows.inputs import NO_INPUT, decoded_stop, failing_with_activity_message
 from crawler_lifecycle.workflows.options import OPTIONAL, WRITE
 from crawler_lifecycle.workflows.reconciliation import reconcile
@@ -90,7 +90,7 @@ class CrawlerLifecycleWorkflow:
             message = f"the run belongs to workflow {handed_over.workflow_id}, which continues it: stop that one"
             raise ApplicationError(message, type="Conflict", non_retryable=True)
 
-    async def _deploy_and_reconcile(self, beginning: Beginning) -> str | None:
+    async def _deploy_and_reconcile(self, beginning: InitiatedRun) -> str | None:
         """Run the stages deployment and reconciliation, and return `gave_up`.
 
         A stop or the time limit ends the stages early.
@@ -103,7 +103,7 @@ class CrawlerLifecycleWorkflow:
             return await _leave_stages(stages, MAX_DURATION)
         return await _leave_stages(stages, None)
 
-    async def _stages(self, beginning: Beginning) -> str | None:
+    async def _stages(self, beginning: InitiatedRun) -> str | None:
         """Deploy the main job, unless the run has started already, and reconcile. Return `gave_up`."""
         deployment, carried = DeploymentEnd(), beginning.carried
         if carried.anchor is None:
@@ -143,7 +143,7 @@ class CrawlerLifecycleWorkflow:
         await self._deliver(plan, outcome)
         return outcome
 
-    async def _deliver_again(self, beginning: Beginning) -> RunOutcome:
+    async def _deliver_again(self, beginning: InitiatedRun) -> RunOutcome:
         """Deliver the end of a run already over, since the supervisor may have died before the delivery."""
         plan = beginning.carried.plan
         outcome = await self._close(plan, None)
@@ -159,7 +159,9 @@ class CrawlerLifecycleWorkflow:
         `owed`: the missing exports of all ends; None: only the present end is to be exported.
         """
         closing = self._watch.notify_end(plan, is_stopped=outcome.reason in BY_A_STOP)
-        export = None if is_exported else export_if_possible(RunEnd(run=plan.run, end=plan.end, flow=plan.flow), owed)
+        export = (
+            None if is_exported else export_if_possible(ExportedEnd(run=plan.run, end=plan.end, flow=plan.flow), owed)
+        )
         self._watch.show(Stage.COMPLETION, "the closing notice and the export", plan)
         await asyncio.gather(closing, self._remove_and_export(plan, export))
         self._watch.show(Stage.COMPLETION, "nothing: the run is over", plan)

@@ -10,7 +10,7 @@ from temporalio.exceptions import ActivityError, is_cancelled_exception
 from temporalio.workflow import ActivityConfig
 
 from crawler_lifecycle.activities.exports import ExportActivities
-from crawler_lifecycle.contract.steps.run import ExportAgain, ExportedFiles, ExportSignal, ExportsOwed, RunEnd
+from crawler_lifecycle.contract.steps.run import ExportAgain, ExportedEnd, ExportedFiles, ExportSignal, ExportsOwed
 from crawler_lifecycle.domain.naming import EXPORT_WORKFLOW, archive_queue
 from crawler_lifecycle.workflows.inputs import NO_INPUT, decoded, failing_with_activity_message
 from crawler_lifecycle.workflows.options import ANNOUNCE, LONG
@@ -18,16 +18,16 @@ from crawler_lifecycle.workflows.options import ANNOUNCE, LONG
 Result = TypeVar("Result")
 
 
-async def announce(step: RunEnd) -> ExportSignal:
+async def announce(step: ExportedEnd) -> ExportSignal:
     return await workflow.execute_activity_method(ExportActivities.initiate_export_signal, step, **ANNOUNCE)
 
 
-async def archive(step: RunEnd) -> ExportedFiles:
+async def archive(step: ExportedEnd) -> ExportedFiles:
     options = ActivityConfig(**LONG, task_queue=archive_queue(workflow.info().task_queue))
     return await workflow.execute_activity_method(ExportActivities.export_supporting_files, step, **options)
 
 
-async def export_if_possible(step: RunEnd, owed: ExportsOwed | None = None) -> None:
+async def export_if_possible(step: ExportedEnd, owed: ExportsOwed | None = None) -> None:
     """Export the end. A failure is only logged: the database has the export as failed, and the export can be repeated.
 
     `owed`: the missing exports for all ends, if the run was over already; None: event and archive for the present end.
@@ -37,7 +37,7 @@ async def export_if_possible(step: RunEnd, owed: ExportsOwed | None = None) -> N
         workflow.logger.error("run %s is over, but its export failed: %s", step.run.run_id, problem.cause)
 
 
-async def _export(step: RunEnd, owed: ExportsOwed) -> tuple[list[ExportedFiles], list[ActivityError]]:
+async def _export(step: ExportedEnd, owed: ExportsOwed) -> tuple[list[ExportedFiles], list[ActivityError]]:
     """Announce and archive at the same time, since neither needs the other. Return the archives and all failures."""
     announcing, archiving = _for_every_end(announce, step, owed.events), _for_every_end(archive, step, owed.archives)
     (_, failed_events), (archives, failed_archives) = await asyncio.gather(announcing, archiving)
@@ -45,13 +45,13 @@ async def _export(step: RunEnd, owed: ExportsOwed) -> tuple[list[ExportedFiles],
 
 
 async def _for_every_end(
-    export: Callable[[RunEnd], Awaitable[Result]], step: RunEnd, ends: Sequence[int]
+    export: Callable[[ExportedEnd], Awaitable[Result]], step: ExportedEnd, ends: Sequence[int]
 ) -> tuple[list[Result], list[ActivityError]]:
     """Call `export` for the ends with these numbers, one after the other. Return the results and the failures."""
     results, problems = list[Result](), list[ActivityError]()
     for end in ends:
         try:
-            results.append(await export(RunEnd(run=step.run, end=end, flow=step.flow)))
+            results.append(await export(ExportedEnd(run=step.run, end=end, flow=step.flow)))
         except ActivityError as error:
             if is_cancelled_exception(error):
                 raise

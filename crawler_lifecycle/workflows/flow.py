@@ -15,7 +15,7 @@ from crawler_lifecycle.contract.flows.states import FlowState
 from crawler_lifecycle.domain.flows.messages import FlowSupervised, SuperviseFlow
 from crawler_lifecycle.domain.naming import FLOW_WORKFLOW
 from crawler_lifecycle.workflows.flow_acts import Bell
-from crawler_lifecycle.workflows.flow_supervision import Supervision, begin
+from crawler_lifecycle.workflows.flow_supervision import FlowSupervisor, begin
 from crawler_lifecycle.workflows.inputs import NO_INPUT, decoded, failing_with_activity_message
 
 # Events. A busy worker has to replay the history in the ten seconds of a workflow task, beside the tasks of many runs.
@@ -73,7 +73,7 @@ class FlowWorkflow:
                     return FlowSupervised(flow_uid=step.flow_uid, flow_id=step.flow_id, state=supervision.state)
             await self._bell.wait()
 
-    def _pass_on(self, supervision: Supervision) -> None:
+    def _pass_on(self, supervision: FlowSupervisor) -> None:
         """Pass nudges and a cancel on to the supervision."""
         if self._is_nudged:
             self._is_nudged = False
@@ -100,6 +100,6 @@ def _continue(step: SuperviseFlow, *, is_cancelled: bool) -> NoReturn:
     workflow.continue_as_new(step.model_copy(update={"is_cancelled": is_cancelled}))
 
 
-def _has_long_history(supervision: Supervision) -> bool:
+def _has_long_history(supervision: FlowSupervisor) -> bool:
     info, longest = workflow.info(), LONGEST_HISTORY + EVENTS_OF_AN_ACTIVITY * supervision.adopted
     return info.is_continue_as_new_suggested() or info.get_current_history_length() > longest

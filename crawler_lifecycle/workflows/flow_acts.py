@@ -42,7 +42,7 @@ class Bell:
         self.ring()
 
 
-class Act(Generic[Result]):
+class FlowAct(Generic[Result]):
     """An act that is under way once at a time. The supervisor takes the result when the bell rings."""
 
     def __init__(self, bell: Bell) -> None:

@@ -5,7 +5,7 @@ from temporalio.exceptions import ActivityError, is_cancelled_exception
 
 from crawler_lifecycle.activities.flow_announcements import FlowAnnouncements
 from crawler_lifecycle.domain.flows.messages import SuperviseFlow
-from crawler_lifecycle.workflows.flow_acts import Act, Bell
+from crawler_lifecycle.workflows.flow_acts import Bell, FlowAct
 from crawler_lifecycle.workflows.flow_course import Course
 from crawler_lifecycle.workflows.in_the_task import at_once
 from crawler_lifecycle.workflows.options import ANNOUNCE
@@ -17,7 +17,7 @@ class Announcement:
     def __init__(self, bell: Bell, *, is_short: bool) -> None:
         """`is_short`: no receiver can be slow."""
         self._is_short = is_short
-        self._act: Act[bool] = Act(bell)
+        self._act: FlowAct[bool] = FlowAct(bell)
         self._is_owed = True  # also after the end: an earlier supervisor may have died between end and announcement
 
     @property

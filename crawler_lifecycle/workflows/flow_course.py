@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from temporalio import workflow
 
 from crawler_lifecycle.domain.flows.ends import AttemptEnd
-from crawler_lifecycle.domain.flows.messages import AttemptRef, FlowPage, FlowRef, RunSteps, StepsEnded
-from crawler_lifecycle.domain.flows.plan import Start
+from crawler_lifecycle.domain.flows.messages import AttemptRef, FlowRef, LedgerPage, RunSteps, StepsEnded
+from crawler_lifecycle.domain.flows.plan import AttemptStart
 from crawler_lifecycle.domain.flows.planner import Planner
 from crawler_lifecycle.domain.flows.rows import GroupRow, Ledger, MemberRow
 from crawler_lifecycle.domain.flows.unconfirmed import Unconfirmed
@@ -16,7 +16,7 @@ from crawler_lifecycle.domain.ranges import from_ranges
 from crawler_lifecycle.workflows.flow_writes import Writes
 
 
-def planner_of(page: FlowPage, members: Iterable[MemberRow], groups: Iterable[GroupRow]) -> Planner:
+def planner_of(page: LedgerPage, members: Iterable[MemberRow], groups: Iterable[GroupRow]) -> Planner:
     """Return a planner for the stored rows. `page`: any page from the same reading."""
     ledger = Ledger(page.row)
     ledger.put(members, groups)
@@ -68,7 +68,7 @@ class Course:
         for start in (follower.start for follower in step.followers if follower.start.number in followed):
             self._followed[start.number] = start.attempt
             self.unconfirmed.confirm(start.number, start.attempt)
-            self.planner.follow(Start(start.number, start.generation, start.attempt), workflow.now())
+            self.planner.follow(AttemptStart(start.number, start.generation, start.attempt), workflow.now())
 
     def is_overtaken(self, row: MemberRow) -> bool:
         """Return whether the row was read before a host's own start."""

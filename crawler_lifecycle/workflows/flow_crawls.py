@@ -15,9 +15,9 @@ from crawler_lifecycle.domain.flows.messages import (
     StartsChecked,
     StopAttempts,
 )
-from crawler_lifecycle.domain.flows.plan import Start
+from crawler_lifecycle.domain.flows.plan import AttemptStart
 from crawler_lifecycle.domain.ranges import from_ranges, to_ranges
-from crawler_lifecycle.workflows.flow_acts import Act, Bell
+from crawler_lifecycle.workflows.flow_acts import Bell, FlowAct
 from crawler_lifecycle.workflows.flow_course import Course
 from crawler_lifecycle.workflows.flow_news import News
 from crawler_lifecycle.workflows.options import LOOK, WRITE
@@ -25,11 +25,11 @@ from crawler_lifecycle.workflows.options import LOOK, WRITE
 MOST_AT_ONCE = 100  # crawls in an activity
 
 
-class CrawlStarts:
+class CrawlStarter:
     """Starts for crawls, in a single activity at a time."""
 
     def __init__(self, bell: Bell) -> None:
-        self._act: Act[CrawlsStarted] = Act(bell)
+        self._act: FlowAct[CrawlsStarted] = FlowAct(bell)
         self._waiting: dict[int, AttemptRef] = {}
         self._sent: StartCrawls | None = None
 
@@ -43,7 +43,7 @@ class CrawlStarts:
         sent = () if self._sent is None else (ref.number for ref in self._sent.starts)
         return frozenset(self._waiting) | frozenset(sent)
 
-    def start(self, starts: Iterable[Start]) -> None:
+    def start(self, starts: Iterable[AttemptStart]) -> None:
         for start in starts:
             ref = AttemptRef(number=start.number, generation=start.generation, attempt=start.attempt)
             self._waiting[start.number] = ref
@@ -85,11 +85,11 @@ class CrawlStarts:
                 news.want(first=True, refused=[ref.number])
 
 
-class Stops:
+class CrawlStopper:
     """Requests to attempts to end. A crawl is asked after its start, so that no start follows the stop."""
 
     def __init__(self, bell: Bell) -> None:
-        self._act: Act[Counted] = Act(bell)
+        self._act: FlowAct[Counted] = FlowAct(bell)
         self._waiting: set[int] = set()
 
     @property
@@ -119,7 +119,7 @@ class StartChecks:
     """Checks for crawls without a run: a workflow with a failure before its run refuses the attempt."""
 
     def __init__(self, bell: Bell) -> None:
-        self._act: Act[StartsChecked] = Act(bell)
+        self._act: FlowAct[StartsChecked] = FlowAct(bell)
         self.is_wanted = False
 
     @property
@@ -132,7 +132,7 @@ class StartChecks:
             step = CheckStarts(flow=course.flow, before=workflow.now())
             self._act.begin(workflow.execute_activity_method(FlowCrawlActivities.check_starts, step, **WRITE))
 
-    def take(self, course: Course, starts: CrawlStarts) -> None:
+    def take(self, course: Course, starts: CrawlStarter) -> None:
         checked = self._act.take()
         if checked is not None:
             course.observe_ends(checked.ends)

@@ -8,7 +8,7 @@ from crawler_lifecycle.activities.flows import FlowActivities
 from crawler_lifecycle.contract.steps.run import Counted
 from crawler_lifecycle.domain.flows.messages import CancelFlow, GrowGroup
 from crawler_lifecycle.domain.flows.rows import GroupRow
-from crawler_lifecycle.workflows.flow_acts import Act, Bell
+from crawler_lifecycle.workflows.flow_acts import Bell, FlowAct
 from crawler_lifecycle.workflows.flow_course import Course
 from crawler_lifecycle.workflows.options import WRITE
 
@@ -17,7 +17,7 @@ class OwnDoors:
     """Requests, one at a time. Each changes the flow by its door, so a reading follows."""
 
     def __init__(self, bell: Bell) -> None:
-        self._act: Act[Counted] = Act(bell)
+        self._act: FlowAct[Counted] = FlowAct(bell)
         self._growth: dict[int, int] = {}  # expected members by group
         self._is_cancelling = False
         self.is_cancel_owed = False

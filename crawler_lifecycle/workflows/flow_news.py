@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from temporalio import workflow
 
 from crawler_lifecycle.activities.flows import FlowActivities
-from crawler_lifecycle.domain.flows.messages import ALL_ROWS, FlowPage, ReadFlow
+from crawler_lifecycle.domain.flows.messages import ALL_ROWS, LedgerPage, ReadFlow
 from crawler_lifecycle.domain.flows.rows import GroupRow, MemberKind, MemberRow
 from crawler_lifecycle.domain.ranges import to_ranges
-from crawler_lifecycle.workflows.flow_acts import Act, Bell
+from crawler_lifecycle.workflows.flow_acts import Bell, FlowAct
 from crawler_lifecycle.workflows.flow_course import Course, planner_of
 from crawler_lifecycle.workflows.options import READ
 
@@ -22,7 +22,7 @@ class Reading:
     """All pages of a reading."""
 
     step: ReadFlow
-    pages: list[FlowPage]
+    pages: list[LedgerPage]
     members: list[MemberRow]
     groups: list[GroupRow]
 
@@ -40,7 +40,7 @@ class Reading:
         return self.step.since == ALL_ROWS
 
 
-async def read(step: ReadFlow, first: FlowPage | None = None) -> Reading:
+async def read(step: ReadFlow, first: LedgerPage | None = None) -> Reading:
     """Read all pages. `first`: the first page, if read already. A door between two pages begins the reading anew."""
     reading, page = Reading(step, [], [], []), first
     while True:
@@ -62,7 +62,7 @@ class News:
     """The supervisor's readings, one at a time."""
 
     def __init__(self, bell: Bell) -> None:
-        self._act: Act[Reading] = Act(bell)
+        self._act: FlowAct[Reading] = FlowAct(bell)
         self._refused: set[int] = set()  # members with a refused write
         self._since_ever = False  # whether the next reading is for a new planner
         self._looks_at_all = True  # whether the next reading is the first for the planner
@@ -160,7 +160,7 @@ class News:
             self.want(first=True)  # to learn about the starts
 
 
-def _observe(course: Course, pages: Iterable[FlowPage]) -> None:
+def _observe(course: Course, pages: Iterable[LedgerPage]) -> None:
     for page in pages:
         course.observe_ends(page.ends)
         for seen in page.runs:

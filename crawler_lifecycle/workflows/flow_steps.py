@@ -12,7 +12,7 @@ from temporalio.workflow import ActivityConfig, ActivityHandle
 
 from crawler_lifecycle.domain.flows.following import completed_before, followers
 from crawler_lifecycle.domain.flows.messages import AttemptRef, RunSteps, StepsEnded
-from crawler_lifecycle.domain.flows.plan import Change, Start
+from crawler_lifecycle.domain.flows.plan import AttemptStart, MemberChange
 from crawler_lifecycle.domain.flows.planner import Planner
 from crawler_lifecycle.domain.flows.rows import MemberKind
 from crawler_lifecycle.domain.flows.slicing import Slices
@@ -30,7 +30,7 @@ UNSEEN = timedelta(seconds=2)  # then a member that no host has claimed is shown
 Handle = ActivityHandle[StepsEnded]
 
 
-class Steps:
+class StepStarter:
     def __init__(self, bell: Bell) -> None:
         self._bell = bell
         self._slices = Slices()
@@ -48,7 +48,7 @@ class Steps:
         """Number of further attempts that may start."""
         return max(0, MOST_PENDING - self.pending)
 
-    def start(self, course: Course, starts: Sequence[Start]) -> None:
+    def start(self, course: Course, starts: Sequence[AttemptStart]) -> None:
         """Start attempts. An attempt that still has an activity waits for the activity's answer."""
         new = [start for start in starts if (start.number, start.attempt) not in self._asked]
         show_at = workflow.now() + UNSEEN
@@ -88,7 +88,7 @@ class Steps:
                 if course.is_under_way(ref.number, ref.attempt) and (ref.number, ref.attempt) not in self._asked:
                     self._ask(course, course.door, [ref])
 
-    def unclaimed(self, course: Course, now: datetime) -> Iterator[Change]:
+    def unclaimed(self, course: Course, now: datetime) -> Iterator[MemberChange]:
         """Yield changes to show members without a host as available."""
         while self._unseen and self._unseen[0][0] <= now:
             _, number, attempt = self._unseen.popleft()
@@ -96,7 +96,7 @@ class Steps:
             if pending is not None:
                 available = released(pending.was, now)
                 if available.state is not pending.was.state:
-                    yield Change(pending.was, available)
+                    yield MemberChange(pending.was, available)
 
     @property
     def wake_at(self) -> datetime | None:

@@ -7,23 +7,23 @@ from temporalio import workflow
 from crawler_lifecycle.activities.flows import FlowActivities
 from crawler_lifecycle.contract.flows.states import FlowState
 from crawler_lifecycle.domain.flows.messages import BeginFlow, FlowBegun, ReadFlow, SuperviseFlow
-from crawler_lifecycle.domain.flows.plan import Change, Plan, Start
+from crawler_lifecycle.domain.flows.plan import AttemptStart, MemberChange, Plan
 from crawler_lifecycle.domain.flows.unconfirmed import Unconfirmed
 from crawler_lifecycle.domain.pacing import FIRST_STEADY_LOOK, look_time, next_look
 from crawler_lifecycle.workflows.flow_acts import Bell
 from crawler_lifecycle.workflows.flow_announcement import Announcement
 from crawler_lifecycle.workflows.flow_course import Course, planner_of
-from crawler_lifecycle.workflows.flow_crawls import CrawlStarts, StartChecks, Stops
+from crawler_lifecycle.workflows.flow_crawls import CrawlStarter, CrawlStopper, StartChecks
 from crawler_lifecycle.workflows.flow_doors import OwnDoors
 from crawler_lifecycle.workflows.flow_news import News, read
-from crawler_lifecycle.workflows.flow_steps import Steps
+from crawler_lifecycle.workflows.flow_steps import StepStarter
 from crawler_lifecycle.workflows.flow_writes import Writes
 from crawler_lifecycle.workflows.in_the_task import at_once
 from crawler_lifecycle.workflows.options import WRITE
-from crawler_lifecycle.workflows.visibility import FlowView
+from crawler_lifecycle.workflows.visibility import FlowDisplay
 
 
-async def begin(step: SuperviseFlow, bell: Bell) -> "Supervision":
+async def begin(step: SuperviseFlow, bell: Bell) -> "FlowSupervisor":
     """Make this execution the flow's supervisor, and read the flow."""
     info = workflow.info()
     request = BeginFlow(
@@ -36,21 +36,21 @@ async def begin(step: SuperviseFlow, bell: Bell) -> "Supervision":
     reading = await read(ReadFlow(flow=begun.flow), begun.page)
     planner = planner_of(reading.pages[0], reading.members, reading.groups)
     course = Course(begun.flow, step.flow_id, planner, reading.door, Writes(bell), Unconfirmed())
-    return Supervision(course, bell, begun)
+    return FlowSupervisor(course, bell, begun)
 
 
-class Supervision:
+class FlowSupervisor:
     def __init__(self, course: Course, bell: Bell, begun: FlowBegun) -> None:
         self._course = course
         self._bell = bell
         self.news = News(bell)
-        self._steps = Steps(bell)
-        self._crawls = CrawlStarts(bell)
+        self._steps = StepStarter(bell)
+        self._crawls = CrawlStarter(bell)
         self._checks = StartChecks(bell)
-        self._stops = Stops(bell)
+        self._stops = CrawlStopper(bell)
         self._doors = OwnDoors(bell)
         self._announcement = Announcement(bell, is_short=begun.receivers_are_files)
-        self._view = FlowView(course.flow_id, begun.search_attributes)
+        self._view = FlowDisplay(course.flow_id, begun.search_attributes)
         self._anchor = workflow.now()  # the looks' times count from here
         self._look = 1  # number of the next look
         self._wake_at: datetime | None = None  # the planner's next time
@@ -155,7 +155,7 @@ class Supervision:
         else:
             self._course.note(writes=answer.number)
 
-    def _begins(self, change: Change, starts: dict[int, Start]) -> bool:
+    def _begins(self, change: MemberChange, starts: dict[int, AttemptStart]) -> bool:
         """Return whether the change is a start, and if so, remember the start until the attempt is recorded."""
         start = starts.get(change.row.number)
         if start is None:

@@ -13,11 +13,11 @@ from crawler_lifecycle.activities.flows import FlowActivities
 from crawler_lifecycle.contract.flows.states import FlowState
 from crawler_lifecycle.domain.flows.following import completed_before
 from crawler_lifecycle.domain.flows.messages import FlowRef, PackedRows, WriteFlow, Written
-from crawler_lifecycle.domain.flows.plan import Change
+from crawler_lifecycle.domain.flows.plan import MemberChange
 from crawler_lifecycle.domain.flows.planner import Planner, completes_approval
 from crawler_lifecycle.domain.flows.rows import NO_RETRY, TOP, MemberKind, MemberRow
 from crawler_lifecycle.domain.ranges import to_ranges
-from crawler_lifecycle.workflows.flow_acts import Act, Bell
+from crawler_lifecycle.workflows.flow_acts import Bell, FlowAct
 from crawler_lifecycle.workflows.in_the_task import at_once
 from crawler_lifecycle.workflows.options import WRITE
 
@@ -26,7 +26,7 @@ BYTES_OF_A_CHANGE = 100  # without its reason, which may be a long path
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class WriteAnswer:
     """The answer to a write. After a refusal, the members have to be read."""
 
     members: frozenset[int]
@@ -37,8 +37,8 @@ class Answer:
 
 class Writes:
     def __init__(self, bell: Bell) -> None:
-        self._act: Act[Written] = Act(bell)
-        self._waiting: dict[int, Change] = {}  # by member, from the stored row to the newest row
+        self._act: FlowAct[Written] = FlowAct(bell)
+        self._waiting: dict[int, MemberChange] = {}  # by member, from the stored row to the newest row
         self._sent: frozenset[int] = frozenset()
         self._approved: set[int] = set()  # approvals that a write completes
         self._state: FlowState | None = None
@@ -61,18 +61,18 @@ class Writes:
     def has_approved(self) -> bool:
         return bool(self._approved) and not self._approved.isdisjoint(self.numbers)
 
-    def add(self, changes: Iterable[Change], state: FlowState | None = None) -> None:
+    def add(self, changes: Iterable[MemberChange], state: FlowState | None = None) -> None:
         for change in changes:
             number = change.row.number
             earlier = self._waiting.pop(number, None)
             was = change.was if earlier is None else earlier.was
             if was != change.row:
-                self._waiting[number] = Change(was, change.row)
+                self._waiting[number] = MemberChange(was, change.row)
                 if completes_approval(change.row):
                     self._approved.add(number)
         self._state = state or self._state
 
-    def overtake(self, change: Change) -> MemberRow:
+    def overtake(self, change: MemberChange) -> MemberRow:
         """Drop the member's waiting change, because a start follows; return the row before both."""
         earlier = self._waiting.pop(change.row.number, None)
         return change.was if earlier is None else earlier.was
@@ -123,12 +123,12 @@ class Writes:
                 return
             yield number
 
-    def take(self) -> Answer | None:
+    def take(self) -> WriteAnswer | None:
         """Return the answer since the last call; None without an answer."""
         written = self._act.take()
         if written is None:
             return None
-        answer = Answer(self.numbers, written.stale, written.has_lost, written.number)
+        answer = WriteAnswer(self.numbers, written.stale, written.has_lost, written.number)
         self._sent = frozenset()
         if written.stale:
             self.clear()
@@ -136,7 +136,7 @@ class Writes:
         return answer
 
 
-def _approvals(changes: Iterable[Change]) -> Iterator[int]:
+def _approvals(changes: Iterable[MemberChange]) -> Iterator[int]:
     return (change.row.number for change in changes if change.row.kind is MemberKind.APPROVAL)
 
 

@@ -29,7 +29,7 @@ Registration = asyncio.Task[None] | None  # of a new run's workflow, beside the 
 
 
 @dataclass(frozen=True)
-class Beginning:
+class InitiatedRun:
     """The result of stage 1."""
 
     carried: Carried  # state for the further stages
@@ -46,16 +46,16 @@ def decoded_input(raw: RawValue) -> RunRequest | Carried:
     return decoded(RunRequest, raw)
 
 
-async def begin(watch: Watch, request: RunRequest | Carried) -> Beginning | HandedOver:
+async def begin(watch: Watch, request: RunRequest | Carried) -> InitiatedRun | HandedOver:
     """Create the run, take the run over, or continue with the carried state. Return where the further stages begin.
 
     If the run belongs to another workflow, resume that workflow and return HandedOver.
     """
     if isinstance(request, Carried):
-        return Beginning(request)
+        return InitiatedRun(request)
     if request.run_id is None:
         plan = await _create_run(watch, request)
-        return Beginning(Carried(plan=plan), asyncio.create_task(_register(plan.run)))
+        return InitiatedRun(Carried(plan=plan), asyncio.create_task(_register(plan.run)))
     return await _take_over(watch, request, request.run_id)
 
 
@@ -78,7 +78,7 @@ async def _register(run: RunRef) -> None:
     await at_once(HistoryActivities.add_workflow_id, step, WRITE)
 
 
-async def _take_over(watch: Watch, request: RunRequest, run_id: int) -> Beginning | HandedOver:
+async def _take_over(watch: Watch, request: RunRequest, run_id: int) -> InitiatedRun | HandedOver:
     """Take the run over; or resume the run's other workflow, and return HandedOver."""
     info = workflow.info()
     step = TakeOver(
@@ -98,7 +98,7 @@ async def _take_over(watch: Watch, request: RunRequest, run_id: int) -> Beginnin
     if state.status is RunStatus.PROCESSING:
         watch.wakeups.nudge()  # look at once, because the time without a supervisor may have been long
     carried = _carried_state(state, state.plan)
-    return Beginning(carried, is_over=state.status.is_over, is_exported=state.exported, owed=state.owed)
+    return InitiatedRun(carried, is_over=state.status.is_over, is_exported=state.exported, owed=state.owed)
 
 
 def _carried_state(state: TakenOver, plan: RunPlan) -> Carried:

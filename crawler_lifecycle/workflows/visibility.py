@@ -61,7 +61,7 @@ def show_details(state: LifecycleState) -> None:
     workflow.set_current_details("\n\n".join(lines))
 
 
-class FlowView:
+class FlowDisplay:
     """A flow as Temporal's lists and pages show the flow."""
 
     def __init__(self, flow_id: str, has_attributes: bool) -> None:

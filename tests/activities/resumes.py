@@ -3,7 +3,7 @@
 from typing import Any
 
 from crawler_lifecycle.contract.steps.looks import LookAt, StatusWrite
-from crawler_lifecycle.contract.steps.run import CloseRun, RunEnd, RunInput, RunPlan
+from crawler_lifecycle.contract.steps.run import CloseRun, ExportedEnd, RunInput, RunPlan
 from crawler_lifecycle.contract.steps.supervision import TakenOver, TakeOver
 from tests.house import House
 from tests.waiting import until
@@ -38,6 +38,6 @@ def ended(house: House, **request: Any) -> RunPlan:
 
     until(over, "both jobs to end")
     house.do(house.histories.update_run_status, CloseRun(run=plan.run))
-    house.do(house.exports.initiate_export_signal, RunEnd(run=plan.run))
-    house.do(house.exports.export_supporting_files, RunEnd(run=plan.run))
+    house.do(house.exports.initiate_export_signal, ExportedEnd(run=plan.run))
+    house.do(house.exports.export_supporting_files, ExportedEnd(run=plan.run))
     return plan

@@ -25,7 +25,7 @@ from crawler_lifecycle.contract.audits import (
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.states import ExportState
 from crawler_lifecycle.contract.steps.looks import EvidenceWrite, StatusWrite
-from crawler_lifecycle.contract.steps.run import CloseRun, Notify, RunEnd, RunPlan
+from crawler_lifecycle.contract.steps.run import CloseRun, ExportedEnd, Notify, RunPlan
 from crawler_lifecycle.domain.audit.runs import OLD_COPY
 from crawler_lifecycle.domain.audit.subjects import AuditPatience, ListedJob, WorkflowInfo
 from crawler_lifecycle.domain.looks import JobLook, JobPhase, Look, Pods
@@ -544,9 +544,9 @@ def test_a_cluster_that_is_empty_by_what_we_did_is_believed(house: House) -> Non
 
 def test_an_export_that_nobody_makes_is_replayed_by_the_runs_own_workflow(house: House) -> None:
     pending, done, failed, busy = (ended(house, house.begin()) for _ in range(4))
-    house.do(house.exports.initiate_export_signal, RunEnd(run=done.run))
-    house.do(house.exports.export_supporting_files, RunEnd(run=done.run))
-    event = house.do(house.exports.initiate_export_signal, RunEnd(run=failed.run))
+    house.do(house.exports.initiate_export_signal, ExportedEnd(run=done.run))
+    house.do(house.exports.export_supporting_files, ExportedEnd(run=done.run))
+    event = house.do(house.exports.initiate_export_signal, ExportedEnd(run=failed.run))
     exports = metadata.tables["exports"]
     with house.database.transaction() as connection:
         connection.execute(exports.update().where(exports.c.event_id == event.event_id).values(state="failed"))
@@ -596,8 +596,8 @@ def test_an_export_whose_workflow_is_ended_again_and_again_does_not_wait_like_on
 def undelivered(house: House, monkeypatch: pytest.MonkeyPatch) -> RunPlan:
     """A run that is over and exported, and whose end nobody was told."""
     plan = ended(house, house.begin())
-    house.do(house.exports.initiate_export_signal, RunEnd(run=plan.run))
-    house.do(house.exports.export_supporting_files, RunEnd(run=plan.run))
+    house.do(house.exports.initiate_export_signal, ExportedEnd(run=plan.run))
+    house.do(house.exports.export_supporting_files, ExportedEnd(run=plan.run))
 
     def away(*_: object) -> None:
         raise TemporaryError("nobody there")
@@ -624,8 +624,8 @@ def test_a_closing_notice_that_was_never_tried_is_sent(house: House) -> None:
     for each in (plan, other):
         house.do(house.notices.signal_pusher_started, Notify(run=each.run))
         ended(house, each)
-        house.do(house.exports.initiate_export_signal, RunEnd(run=each.run))
-        house.do(house.exports.export_supporting_files, RunEnd(run=each.run))
+        house.do(house.exports.initiate_export_signal, ExportedEnd(run=each.run))
+        house.do(house.exports.export_supporting_files, ExportedEnd(run=each.run))
     house.do(house.notices.signal_pusher_stopped, Notify(run=other.run))
     page = audit(house, AuditPart.HANDOVERS)
     assert (page.found, page.acted) == ({FindingKind.UNDELIVERED: 1}, 1)

@@ -11,7 +11,7 @@ from crawler_lifecycle.activities.boundary import worker_loop
 from crawler_lifecycle.activities.flow_nudges import FlowNudges
 from crawler_lifecycle.contract.requests import FlowLink
 from crawler_lifecycle.contract.steps.looks import StatusWrite
-from crawler_lifecycle.contract.steps.run import CloseRun, RunEnd, RunPlan
+from crawler_lifecycle.contract.steps.run import CloseRun, ExportedEnd, RunPlan
 from crawler_lifecycle.domain.plan import NO_ABILITIES, RunLimits, plan_of
 from crawler_lifecycle.errors import TemporaryError
 from tests.activities.removals import both_over
@@ -53,7 +53,7 @@ def test_a_finished_export_nudges_only_a_flow_that_waits_for_archives(house: Hou
     closed(house, plan)
     house.supervisors.nudged_flows.clear()
     planned = plan_of(house.details(plan).run, RunLimits(), NO_ABILITIES)
-    end = RunEnd(run=plan.run, flow=planned.flow)
+    end = ExportedEnd(run=plan.run, flow=planned.flow)
     house.do(house.exports.initiate_export_signal, end)
     house.do(house.exports.export_supporting_files, end)
     assert house.supervisors.nudged_flows == [NUDGE, NUDGE] * waits

@@ -25,7 +25,7 @@ from crawler_lifecycle.contract.records import Explanation
 from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import ExportState, TaskStatus
 from crawler_lifecycle.contract.steps.looks import TaskChange, TaskEvidence
-from crawler_lifecycle.contract.steps.run import CloseRun, Notify, RunEnd, RunPlan
+from crawler_lifecycle.contract.steps.run import CloseRun, ExportedEnd, Notify, RunPlan
 from crawler_lifecycle.contract.steps.stopping import LogCancellation
 from crawler_lifecycle.errors import TemporaryError
 from tests.house import House
@@ -116,7 +116,7 @@ def test_the_closing_notice_and_the_event_of_the_end_have_the_crawls_own_account
     house.do(house.histories.update_run_status, CloseRun(run=plan.run))
     house.do(house.notices.signal_pusher_started, Notify(run=plan.run))
     house.do(house.notices.signal_pusher_finished, Notify(run=plan.run, end=1))
-    house.do(house.exports.initiate_export_signal, RunEnd(run=plan.run, end=1))
+    house.do(house.exports.initiate_export_signal, ExportedEnd(run=plan.run, end=1))
     account = {"outcome": "banned", "stats": {"items": 7}, "result": [7]}
     started, finished = lines(house.folder / "exports" / "notices.jsonl")
     (event,) = lines(house.folder / "exports" / "events.jsonl")
@@ -224,8 +224,8 @@ def test_progress_that_is_not_delivered_holds_nothing_up_and_fills_no_log(house:
 def test_the_end_is_announced_and_the_files_are_archived_under_ids_that_stay(house: House) -> None:
     plan = house.started("sleepy")
     (house.folder / "files" / plan.run.run_uid / "items.jsonl").write_text('{"title": "a book"}\n')
-    signals = [house.do(house.exports.initiate_export_signal, RunEnd(run=plan.run)) for _ in range(2)]
-    archives = [house.do(house.exports.export_supporting_files, RunEnd(run=plan.run)) for _ in range(2)]
+    signals = [house.do(house.exports.initiate_export_signal, ExportedEnd(run=plan.run)) for _ in range(2)]
+    archives = [house.do(house.exports.export_supporting_files, ExportedEnd(run=plan.run)) for _ in range(2)]
     assert signals[0] == signals[1]
     assert archives[0].location == archives[1].location == signals[0].supporting_files
     with zipfile.ZipFile(str(archives[0].location)) as archive:
@@ -250,10 +250,10 @@ def test_why_an_export_failed_is_on_record_and_it_can_be_done_again(
     with monkeypatch.context() as patched:
         patched.setattr(type(house.exports.archiver), "archive", full)
         with pytest.raises(TemporaryError):
-            house.do(house.exports.export_supporting_files, RunEnd(run=plan.run))
+            house.do(house.exports.export_supporting_files, ExportedEnd(run=plan.run))
     (failed,) = house.details(plan).exports
     assert (failed.state, failed.problem) == (ExportState.FAILED, "the disk is full")
-    house.do(house.exports.export_supporting_files, RunEnd(run=plan.run))
+    house.do(house.exports.export_supporting_files, ExportedEnd(run=plan.run))
     (done,) = house.details(plan).exports
     assert (done.event_id, done.state, done.problem) == (failed.event_id, ExportState.DONE, None)
 
@@ -272,13 +272,13 @@ def test_an_archive_that_is_made_is_not_made_again_because_its_event_was_not_tak
     with monkeypatch.context() as patched:
         patched.setattr(type(house.exports.announcer), "announce", away)
         with pytest.raises(TemporaryError, match="away"):
-            house.do(house.exports.export_supporting_files, RunEnd(run=plan.run))
+            house.do(house.exports.export_supporting_files, ExportedEnd(run=plan.run))
     (failed,) = house.details(plan).exports
     assert (failed.state, failed.problem) == (ExportState.FAILED, "the bus is away")
     made = Path(house.exports.archiver.destination(plan.run.run_uid, 1))
     made.write_bytes(b"as it was")
     house.environment.info = replace(house.environment.info, heartbeat_details=[beats[-1]])
-    exported = house.do(house.exports.export_supporting_files, RunEnd(run=plan.run))
+    exported = house.do(house.exports.export_supporting_files, ExportedEnd(run=plan.run))
     assert made.read_bytes() == b"as it was"
     (event,) = lines(house.folder / "exports" / "events.jsonl")
     assert (event["files"], event["bytes"]) == (exported.files, exported.bytes)
@@ -296,7 +296,7 @@ def test_an_archive_that_could_not_be_announced_is_on_record_with_its_place(
 
     monkeypatch.setattr(type(house.exports.announcer), "announce", away)
     with pytest.raises(TemporaryError, match="away"):
-        house.do(house.exports.export_supporting_files, RunEnd(run=plan.run))
+        house.do(house.exports.export_supporting_files, ExportedEnd(run=plan.run))
     (failed,) = house.details(plan).exports
     made = house.exports.archiver.destination(plan.run.run_uid, 1)
     assert (failed.state, failed.location, Path(made).exists()) == (ExportState.FAILED, made, True)
@@ -308,10 +308,10 @@ def test_a_run_that_is_exported_again_without_its_files_keeps_its_archive(house:
     files = house.folder / "files" / plan.run.run_uid
     files.mkdir(parents=True)
     (files / "items.jsonl").write_text("1")
-    first = house.do(house.exports.export_supporting_files, RunEnd(run=plan.run))
+    first = house.do(house.exports.export_supporting_files, ExportedEnd(run=plan.run))
     shutil.rmtree(files)
     (house.folder / "exports" / "events.jsonl").unlink()  # where an event is told once
-    again = house.do(house.exports.export_supporting_files, RunEnd(run=plan.run))
+    again = house.do(house.exports.export_supporting_files, ExportedEnd(run=plan.run))
     assert again == first
     assert first.files >= 1
     (record,) = house.details(plan).exports
@@ -322,7 +322,7 @@ def test_a_run_that_is_exported_again_without_its_files_keeps_its_archive(house:
 
 def test_a_run_that_left_nothing_is_an_export_of_nothing(house: House) -> None:
     plan = house.begin()
-    exported = house.do(house.exports.export_supporting_files, RunEnd(run=plan.run))
+    exported = house.do(house.exports.export_supporting_files, ExportedEnd(run=plan.run))
     assert (exported.location, exported.files) == (None, 0)
     (record,) = house.details(plan).exports
     assert (record.state, record.location) == (ExportState.DONE, None)
@@ -345,7 +345,7 @@ def test_a_run_whose_only_file_cannot_be_read_says_so(house: House, monkeypatch:
 
     with monkeypatch.context() as patched:
         patched.setattr(os, "open", refusing)
-        exported = house.do(house.exports.export_supporting_files, RunEnd(run=plan.run))
+        exported = house.do(house.exports.export_supporting_files, ExportedEnd(run=plan.run))
     (event,) = lines(house.folder / "exports" / "events.jsonl")
     assert (event["files"], event["left_out"], event["supporting_files"]) == (0, 1, exported.location)
     assert event["size"] == Path(str(exported.location)).stat().st_size
@@ -361,7 +361,7 @@ def test_a_folder_that_cannot_be_read_any_more_keeps_its_archive(house: House, m
     folder = house.folder / "files" / plan.run.run_uid
     folder.mkdir(parents=True)
     (folder / "items.jsonl").write_text("1")
-    first = house.do(house.exports.export_supporting_files, RunEnd(run=plan.run))
+    first = house.do(house.exports.export_supporting_files, ExportedEnd(run=plan.run))
     before = os.open
 
     def refusing(path: Any, *more: Any, **named: Any) -> int:
@@ -371,7 +371,7 @@ def test_a_folder_that_cannot_be_read_any_more_keeps_its_archive(house: House, m
 
     with monkeypatch.context() as patched:
         patched.setattr(os, "open", refusing)
-        again = house.do(house.exports.export_supporting_files, RunEnd(run=plan.run))
+        again = house.do(house.exports.export_supporting_files, ExportedEnd(run=plan.run))
     assert again == first
     with zipfile.ZipFile(str(again.location)) as archive:
         assert "files/items.jsonl" in archive.namelist()
@@ -390,7 +390,7 @@ def test_what_is_left_out_of_an_archive_is_told_with_the_run(house: House) -> No
     house.tasks.sync(plan.run, [TaskChange(task=0, attempt=1, version=version, status=TaskStatus.STOPPED)])
     house.do(house.histories.update_run_status, CloseRun(run=plan.run))
     for _ in range(2):
-        house.do(house.exports.export_supporting_files, RunEnd(run=plan.run, end=1))
+        house.do(house.exports.export_supporting_files, ExportedEnd(run=plan.run, end=1))
     (told,) = [line for line in house.details(plan).log if line.event == "left_out"]
     assert told.message.startswith("7 files left out of the archive: link0 (link), link1 (link), ")
     assert told.message.endswith("link4 (link) and 2 more; its manifest.json lists all")

@@ -7,7 +7,7 @@ import pytest
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest
 from crawler_lifecycle.contract.states import Intent, RunStatus, StopPhase, TaskStatus
 from crawler_lifecycle.contract.steps.looks import StatusWrite
-from crawler_lifecycle.contract.steps.run import CloseRun, RunEnd
+from crawler_lifecycle.contract.steps.run import CloseRun, ExportedEnd
 from crawler_lifecycle.contract.steps.stopping import LogCancellation, NotePhase, StopTasks
 from crawler_lifecycle.contract.steps.supervision import HoldLimits, OwnExecution
 from crawler_lifecycle.domain.looks import JobPhase
@@ -148,8 +148,8 @@ def test_no_next_attempt_while_a_job_of_the_last_one_lives(house: House) -> None
     )
     house.do(house.reconciliation.sync_statuses, given_up)
     house.do(house.histories.update_run_status, CloseRun(run=plan.run))
-    house.do(house.exports.initiate_export_signal, RunEnd(run=plan.run))
-    house.do(house.exports.export_supporting_files, RunEnd(run=plan.run))
+    house.do(house.exports.initiate_export_signal, ExportedEnd(run=plan.run))
+    house.do(house.exports.export_supporting_files, ExportedEnd(run=plan.run))
     before = house.details(plan)
     with pytest.raises(Conflict, match="task 0 still has a job that runs"):
         taken_over(house, plan, reopen=True)

@@ -21,7 +21,7 @@ from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus
 from crawler_lifecycle.contract.steps.looks import TaskChange
-from crawler_lifecycle.ports import Execution, NewRun
+from crawler_lifecycle.ports import NewRun, SupervisorExecution
 from crawler_lifecycle.services.api.tokens import Scope
 from tests.apis import Api, served
 from tests.browser.chromium import Page, chromium
@@ -71,7 +71,7 @@ class Desk:
             change = TaskChange(task=task, attempt=1, version=row.version, status=status, job_uid=f"job-{task}")
             store.tasks.sync(ref_to(run), [change])
         store.runs.close(ref_to(run), RunStatus.FAILED, "a test")
-        return store.runs.reopen(run.run_id, Execution(run.workflow_id, "next", datetime.now(UTC)))
+        return store.runs.reopen(run.run_id, SupervisorExecution(run.workflow_id, "next", datetime.now(UTC)))
 
     def limits(self) -> dict[str, LimitRecord]:
         return {record.scope: record for record in self.store.limits.all()}

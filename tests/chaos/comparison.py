@@ -13,7 +13,7 @@ from typing import Any
 
 from temporalio.client import Client
 
-from crawler_lifecycle.adapters.local.records import Ended, JobFolder
+from crawler_lifecycle.adapters.local.records import EndRecord, JobFolder
 from crawler_lifecycle.contract.records import ExportRecord, RunDetails, TaskRecord
 from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus, TaskStatus
 from crawler_lifecycle.control.runs import Started
@@ -36,7 +36,7 @@ class Told:
 
     details: RunDetails
     jobs: Mapping[JobKey, Job]
-    ends: Mapping[JobKey, Ended | None]  # of every job that there is in the cluster
+    ends: Mapping[JobKey, EndRecord | None]  # of every job that there is in the cluster
     events: list[dict[str, Any]]
     notices: list[dict[str, Any]]
 
@@ -84,7 +84,7 @@ def _of_tasks(seen: Told) -> Iterator[str]:
         yield f"task {number} ran as attempt {attempt}, of which the cluster has no record"
 
 
-def _of_a_job(key: JobKey, end: Ended | None, job: Job, last: Mapping[int, int]) -> Iterator[str]:
+def _of_a_job(key: JobKey, end: EndRecord | None, job: Job, last: Mapping[int, int]) -> Iterator[str]:
     task, attempt = key
     if attempt > last.get(task, 0):
         yield f"task {task} has a job of attempt {attempt}, and its row is at {last.get(task)}"
@@ -118,7 +118,7 @@ def _of_former_attempts(seen: Told) -> Iterator[str]:
             yield f"task {number}, attempt {attempt}, began while a former attempt lived"
 
 
-def _ends_of_a_former_attempt(end: Ended | None) -> tuple[TaskStatus, ...]:
+def _ends_of_a_former_attempt(end: EndRecord | None) -> tuple[TaskStatus, ...]:
     if end is None or end.stop_asked:
         return (TaskStatus.LOST, TaskStatus.STOPPED) if end is None else (TaskStatus.STOPPED, TaskStatus.FAILED)
     return (TaskStatus.FAILED,) if end.reason else (TaskStatus.SUCCEEDED,)

@@ -6,10 +6,10 @@ from typing import Any
 from uuid import uuid4
 
 from crawler_lifecycle.adapters.kubernetes.act.deploying import Deploying
-from crawler_lifecycle.adapters.kubernetes.act.job_spec import Pods
+from crawler_lifecycle.adapters.kubernetes.act.job_spec import PodSettings
 from crawler_lifecycle.adapters.kubernetes.act.removal import Removing
-from crawler_lifecycle.adapters.kubernetes.act.stopping import Reaching, Stopping
-from crawler_lifecycle.adapters.kubernetes.http.api import Api
+from crawler_lifecycle.adapters.kubernetes.act.stopping import JobStopping, Reaching
+from crawler_lifecycle.adapters.kubernetes.http.api import KubernetesApi
 from crawler_lifecycle.adapters.kubernetes.logs.evidence import Collecting
 from crawler_lifecycle.adapters.kubernetes.logs.follower import Listening
 from crawler_lifecycle.adapters.kubernetes.logs.store import Logs
@@ -39,12 +39,12 @@ class Acting:
     run_uid: str = field(default_factory=lambda: str(uuid4()))
 
     def __post_init__(self) -> None:
-        self.api = Api(an_access(self.server, self.folder))
+        self.api = KubernetesApi(an_access(self.server, self.folder))
         self.jobs = Jobs(self.api, self.installation)
         self.logs = Logs(self.api, self.folder / "files", 1000)
-        self.deploying = Deploying(self.api, Pods())
+        self.deploying = Deploying(self.api, PodSettings())
         self.listening = Listening(self.logs)
-        self.stopping = Stopping(self.jobs, self.listening)
+        self.stopping = JobStopping(self.jobs, self.listening)
         self.reaching = Reaching(self.jobs, self.logs)
         self.removing = Removing(self.jobs, self.logs, self.listening)
         self.collecting = Collecting(self.jobs, self.logs, self.listening)

@@ -23,20 +23,20 @@ from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.domain.flows.ends import AttemptEnd, EndKind
 from crawler_lifecycle.domain.flows.messages import (
     AttemptRef,
-    FlowPage,
     FlowRef,
+    LedgerPage,
     PackedRows,
     ReadFlow,
     StartCrawls,
     WriteFlow,
     Written,
 )
-from crawler_lifecycle.domain.flows.plan import Change, Plan
+from crawler_lifecycle.domain.flows.plan import MemberChange, Plan
 from crawler_lifecycle.domain.flows.planner import Observation, Planner
 from crawler_lifecycle.domain.flows.rows import Ledger, MemberKind, MemberRow
 from crawler_lifecycle.domain.ranges import to_ranges
 from crawler_lifecycle.flows import Workflow
-from crawler_lifecycle.ports import Claimed, CrawlStart, DoorAnswer, Execution, NewRun, StepEnd
+from crawler_lifecycle.ports import Claimed, CrawlStart, DoorAnswer, NewRun, StepEnd, SupervisorExecution
 from tests.databases import ref_to
 from tests.unit.flows.work import plain
 
@@ -98,25 +98,25 @@ class Flow:
     # the supervisor
 
     def begin(self, execution: str = "first", began_at: datetime | None = None) -> FlowRef:
-        self.ref = self.store.flow_ledger.begin(self.uid, Execution(f"flow-{self.uid}", execution, began_at))
+        self.ref = self.store.flow_ledger.begin(self.uid, SupervisorExecution(f"flow-{self.uid}", execution, began_at))
         return self.ref
 
     @property
     def flow(self) -> FlowRef:
         return self.ref or self.begin()
 
-    def read(self, since: int = -1, **fields: Any) -> FlowPage:
+    def read(self, since: int = -1, **fields: Any) -> LedgerPage:
         return self.store.flow_ledger.read(ReadFlow(flow=self.flow, since=since, **fields))
 
     @property
     def door(self) -> int:
         return self.read(since=10**6).door
 
-    def write(self, *changes: Change, door: int | None = None, **fields: Any) -> int | None:
+    def write(self, *changes: MemberChange, door: int | None = None, **fields: Any) -> int | None:
         """Return the write's number; None if the writing is stale."""
         return self.written(*changes, door=door, **fields).number or None
 
-    def written(self, *changes: Change, door: int | None = None, **fields: Any) -> Written:
+    def written(self, *changes: MemberChange, door: int | None = None, **fields: Any) -> Written:
         was, rows = (
             PackedRows.from_rows([change.was for change in changes]),
             PackedRows.from_rows([change.row for change in changes]),
@@ -220,7 +220,7 @@ def failing(database: Database, name: str = "w") -> Flow:
     return flow
 
 
-def rows_of(page: FlowPage) -> list[MemberRow]:
+def rows_of(page: LedgerPage) -> list[MemberRow]:
     return page.rows.unpacked()[0]
 
 

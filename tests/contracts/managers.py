@@ -27,7 +27,7 @@ from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.requests import RunParameters
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.domain.flows.ends import EndKind
-from crawler_lifecycle.ports import Execution, ManagerRef, ManagerStart, ManagerStarts, NewRun
+from crawler_lifecycle.ports import ManagerRef, ManagerStart, ManagerStarts, NewRun, SupervisorExecution
 from tests.contracts.flows import BOOKS, Flow
 
 MANAGER = 0  # number of the flow's only member
@@ -157,7 +157,7 @@ def numbers(jobs: Iterable[Job | Waiting]) -> list[int]:
 
 
 def reopened(flow: Flow, run: RunRecord) -> RunRecord:
-    return flow.store.runs.reopen(run.run_id, Execution(run.workflow_id, "again", datetime.now(UTC)))
+    return flow.store.runs.reopen(run.run_id, SupervisorExecution(run.workflow_id, "again", datetime.now(UTC)))
 
 
 def over(flow: Managed, reason: str, kind: EndKind = EndKind.COMPLETED) -> None:

@@ -21,7 +21,7 @@ from crawler_lifecycle.domain.flows.pruning import Age, Rule
 from crawler_lifecycle.errors import BadInput, Conflict, Fenced, NotFound
 from crawler_lifecycle.flows import Workflow, crawl
 from crawler_lifecycle.flows.building import fragment_of
-from crawler_lifecycle.ports import Execution
+from crawler_lifecycle.ports import SupervisorExecution
 from tests.contracts.flows import FAILED, Flow, paths, pushed, rows_of
 from tests.contracts.wide_flow import wide
 from tests.unit.flows.work import SlowWorker, graft_function, item_and_context, plain, with_context
@@ -345,7 +345,7 @@ def test_081_a_flow_with_an_open_or_unread_run_is_not_pruned(database: Database)
     flow.close(run, RunStatus.FAILED, "main_job_failed")
     flow.go_on()
     assert flow.ledger.flow.state is FlowState.DISCARDED
-    flow.store.runs.reopen(run.run_id, Execution(run.workflow_id, "again", datetime.now(UTC)))
+    flow.store.runs.reopen(run.run_id, SupervisorExecution(run.workflow_id, "again", datetime.now(UTC)))
     doors = flow.store.flow_doors
     assert doors.prune([flow.uid]) == 0  # the run is open
     flow.close(run, RunStatus.FAILED, "main_job_failed")

@@ -7,12 +7,12 @@ import pytest
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.contract.flows.states import FlowState, MemberState
 from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.domain.flows.messages import FlowPage, FlowRef, GrowGroup, ReadFlow
-from crawler_lifecycle.domain.flows.plan import Change
+from crawler_lifecycle.domain.flows.messages import FlowRef, GrowGroup, LedgerPage, ReadFlow
+from crawler_lifecycle.domain.flows.plan import MemberChange
 from crawler_lifecycle.domain.flows.standing import started
 from crawler_lifecycle.errors import Fenced, NotFound
 from crawler_lifecycle.flows import Workflow, crawl, each_task
-from crawler_lifecycle.ports import Execution, SilentFlow
+from crawler_lifecycle.ports import SilentFlow, SupervisorExecution
 from tests.contracts.flows import FAILED, Flow, paths, pushed, rows_of
 from tests.unit.flows.work import item_and_context, plain, with_context
 
@@ -29,9 +29,9 @@ def diamond() -> Workflow:
     )
 
 
-def change(flow: Flow, path: str, **fields: object) -> Change:
+def change(flow: Flow, path: str, **fields: object) -> MemberChange:
     row = flow.row(path)
-    return Change(row, row._replace(**fields))  # type: ignore[arg-type]
+    return MemberChange(row, row._replace(**fields))  # type: ignore[arg-type]
 
 
 def test_a_flow_goes_to_its_end(database: Database) -> None:
@@ -65,7 +65,7 @@ def test_a_beginning_raises_the_epoch_once_for_an_execution(database: Database) 
     with pytest.raises(Fenced, match="has a later supervisor already, execution second"):
         flow.begin("late", NOW)
     with pytest.raises(NotFound, match="no flow with the uid"):
-        flow.store.flow_ledger.begin("unknown", Execution("flow-unknown", "first"))
+        flow.store.flow_ledger.begin("unknown", SupervisorExecution("flow-unknown", "first"))
     assert flow.events == ["pushed", "taken over"]
 
 
@@ -137,7 +137,7 @@ def test_a_reopened_run_is_news_although_its_member_has_ended(database: Database
     flow.go_on()
     assert flow.ledger.flow.state is FlowState.DISCARDED
     assert flow.read().runs == ()
-    flow.store.runs.reopen(run.run_id, Execution(run.workflow_id, "again"))
+    flow.store.runs.reopen(run.run_id, SupervisorExecution(run.workflow_id, "again"))
     assert flow.states["shop"] == "executing"
     (seen,) = flow.read().runs
     assert (seen.status, seen.end) == (RunStatus.INITIALIZING, 2)
@@ -172,18 +172,20 @@ def test_a_write_behind_a_door_is_stale(database: Database) -> None:
 def test_a_write_on_another_row_than_expected_writes_nothing(database: Database) -> None:
     flow = pushed(database, diamond())
     other = flow.row("left")._replace(state=MemberState.SCHEDULED)
-    wrong = Change(other, other._replace(state=MemberState.CANCELLED, reason="dependency:top"))
+    wrong = MemberChange(other, other._replace(state=MemberState.CANCELLED, reason="dependency:top"))
     assert not flow.write(change(flow, "right", state=MemberState.AVAILABLE), wrong)
     assert flow.states["right"] == "suspended"
     gone = flow.row("left")._replace(number=99)
-    assert not flow.write(Change(gone, gone))
+    assert not flow.write(MemberChange(gone, gone))
 
 
 def test_the_supervisors_own_start_overtakes_its_write(database: Database) -> None:
     flow = pushed(database, diamond())
     row = flow.row("top")
     flow.claim(flow.start("top"))
-    assert flow.write(Change(row, row._replace(cause="no_host")), change(flow, "right", state=MemberState.AVAILABLE))
+    assert flow.write(
+        MemberChange(row, row._replace(cause="no_host")), change(flow, "right", state=MemberState.AVAILABLE)
+    )
     assert (flow.row("top").state, flow.row("top").cause) == ("executing", None)
     assert flow.states["right"] == "available"
 
@@ -193,7 +195,7 @@ def test_a_member_with_a_start_that_the_supervisor_does_not_know_is_not_ended(da
     flow = pushed(database, diamond())
     row = flow.row("top")
     flow.claim(flow.start("top"))
-    cancelled = Change(row, row._replace(state=MemberState.CANCELLED, reason="drained"))
+    cancelled = MemberChange(row, row._replace(state=MemberState.CANCELLED, reason="drained"))
     assert not flow.write(cancelled, state=FlowState.CANCELLED)
     assert (flow.states["top"], flow.ledger.flow.state) == ("executing", FlowState.EXECUTING)
 
@@ -207,7 +209,7 @@ def test_a_write_does_not_undo_the_end_of_a_step(database: Database) -> None:
     before = flow.row("a")
     assert (before.in_flight, before.generation) == (True, 2)
     flow.end(flow.last("a"))
-    assert flow.write(Change(before, before._replace(cause="settling")))
+    assert flow.write(MemberChange(before, before._replace(cause="settling")))
     row = flow.row("a")
     assert (row.in_flight, row.cause, row.state) == (False, "settling", "available")
 
@@ -215,7 +217,7 @@ def test_a_write_does_not_undo_the_end_of_a_step(database: Database) -> None:
 def test_acts_of_supervisors_have_numbers(database: Database) -> None:
     flow = pushed(database, Workflow(id="w").add("step", plain).add("shop", crawl("books")))
     assert numbers(flow.flow) == numbers(flow.read()) == (0, 0)
-    available = Change(flow.row("step"), flow.row("step")._replace(state=MemberState.AVAILABLE))
+    available = MemberChange(flow.row("step"), flow.row("step")._replace(state=MemberState.AVAILABLE))
     assert (flow.write(available), flow.write(available)) == (1, 1), "all tries have one number"
     assert flow.start_crawls(flow.start("shop")).number == 1
     flow.end(*(step.start for step in flow.claim(flow.start("step")).mine))
@@ -248,7 +250,7 @@ def test_nothing_starts_and_nothing_is_written_after_a_loss(database: Database, 
     flow = pushed(database, Workflow(id="w").add("step", plain).add("shop", crawl("books")))
     known = flow.flow
     behind = flow.ref = known.model_copy(update={lost: 1})
-    available = Change(flow.row("step"), flow.row("step")._replace(state=MemberState.AVAILABLE))
+    available = MemberChange(flow.row("step"), flow.row("step")._replace(state=MemberState.AVAILABLE))
     assert flow.written(available).has_lost
     starts = flow.start_crawls(flow.start("shop"))
     assert (starts.crawls, starts.stale, starts.has_lost, starts.number) == ([], [1], True, 0)
@@ -266,7 +268,7 @@ def test_nothing_starts_and_nothing_is_written_after_a_loss(database: Database, 
     assert numbers(flow.read()) == (1, 1)
 
 
-def numbers(known: FlowRef | FlowPage) -> tuple[int, int]:
+def numbers(known: FlowRef | LedgerPage) -> tuple[int, int]:
     return known.writes, known.starts
 
 
@@ -324,7 +326,7 @@ def test_an_ended_flow_with_a_reopened_run_is_found(database: Database) -> None:
 
     assert reopened() == []
     before = datetime.now(UTC)
-    flow.store.runs.reopen(run.run_id, Execution(run.workflow_id, "again", before))
+    flow.store.runs.reopen(run.run_id, SupervisorExecution(run.workflow_id, "again", before))
     assert (reopened(), reopened(before), reopened(after=flow.uid)) == (found, [], [])
     between = datetime.now(UTC)
     flow.close(run, RunStatus.FAILED, "all_failed")
@@ -334,7 +336,7 @@ def test_an_ended_flow_with_a_reopened_run_is_found(database: Database) -> None:
     flow.retry("shop")
     flow.cancel()
     flow.go_on()
-    flow.store.runs.reopen(run.run_id, Execution(run.workflow_id, "once more", datetime.now(UTC)))
+    flow.store.runs.reopen(run.run_id, SupervisorExecution(run.workflow_id, "once more", datetime.now(UTC)))
     assert reopened() == []  # a retry has replaced the attempt
 
 

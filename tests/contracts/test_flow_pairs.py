@@ -18,12 +18,12 @@ from crawler_lifecycle.contract.flows.states import MemberState
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.domain.flows.ends import AttemptEnd
 from crawler_lifecycle.domain.flows.messages import AttemptRef, GrowGroup
-from crawler_lifecycle.domain.flows.plan import Change
+from crawler_lifecycle.domain.flows.plan import MemberChange
 from crawler_lifecycle.domain.flows.rows import MemberKind, MemberRow
 from crawler_lifecycle.domain.flows.words import START_REFUSED
 from crawler_lifecycle.flows import Workflow, crawl, each_task
 from crawler_lifecycle.flows.building import fragment_of
-from crawler_lifecycle.ports import CrawlToStop, Delivery, Execution, StepEnd, flows
+from crawler_lifecycle.ports import CrawlToStop, Delivery, StepEnd, SupervisorExecution, flows
 from tests.contracts.contention import Act, contended_pairs
 from tests.contracts.flows import COMPLETED, FAILED, MINUTE, Flow, pushed, rows_of
 from tests.crash.ports import between, methods_of
@@ -136,7 +136,7 @@ class World:
 
     def write(self) -> Act:
         cause = str(next(NUMBERS))
-        changes = [Change(row, row._replace(cause=cause)) for row in self.rows()]
+        changes = [MemberChange(row, row._replace(cause=cause)) for row in self.rows()]
         door = self.flow.door
         return lambda: self.flow.write(*changes, door=door)
 
@@ -165,7 +165,7 @@ class World:
         return lambda: self.store.flow_ledger.grow(step)
 
     def take_over(self) -> Act:
-        execution = Execution(f"flow-{self.flow.uid}", str(uuid4()))
+        execution = SupervisorExecution(f"flow-{self.flow.uid}", str(uuid4()))
 
         def act() -> None:
             self.flow.ref = self.store.flow_ledger.begin(self.flow.uid, execution)
@@ -227,7 +227,7 @@ class World:
 
     def reopen_run(self) -> Act:
         run = self.store.runs.get(self.runs[0].run_id)
-        execution = Execution(run.workflow_id, str(uuid4()))
+        execution = SupervisorExecution(run.workflow_id, str(uuid4()))
 
         def act() -> None:
             self.store.runs.reopen(run.run_id, execution)

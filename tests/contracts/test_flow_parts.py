@@ -11,7 +11,7 @@ from crawler_lifecycle.contract.flows.states import MemberState
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.domain.flows.summary import status, status_of
 from crawler_lifecycle.flows import Workflow, crawl
-from crawler_lifecycle.ports import Execution, Part
+from crawler_lifecycle.ports import Part, SupervisorExecution
 from tests.contracts.flows import CANCELLED, FAILED, Flow, pushed
 from tests.unit.flows.work import plain
 
@@ -78,7 +78,7 @@ def test_a_reopened_run_opens_the_counts(database: Database) -> None:
         flow.close(run, RunStatus.FAILED, "stopped")
     assert counted(flow).counts == {"cancelled": 2}
     flow.go_on()
-    flow.store.runs.reopen(runs[0].run_id, Execution(runs[0].workflow_id, "again"))
+    flow.store.runs.reopen(runs[0].run_id, SupervisorExecution(runs[0].workflow_id, "again"))
     assert counted(flow).counts == {"executing": 1, "cancelled": 1}
     page = flow.read(since=flow.door)
     assert [(seen.number, seen.end) for seen in page.runs] == [(0, 2)]

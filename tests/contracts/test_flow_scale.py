@@ -5,7 +5,7 @@ import pytest
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.contract.flows.states import MemberState
 from crawler_lifecycle.domain.flows.messages import AttemptRef
-from crawler_lifecycle.domain.flows.plan import Change
+from crawler_lifecycle.domain.flows.plan import MemberChange
 from crawler_lifecycle.flows import Workflow, crawl
 from tests.contracts.flows import pushed, rows_of
 from tests.contracts.statements import counted
@@ -36,7 +36,7 @@ def test_ten_thousand_members_need_statements_by_pages(database: Database) -> No
     assert (len(rows_of(rest)), rest.has_more) == (5000, False)
     assert rows_of(rest)[-1].number == MEMBERS - 1
     changes = [
-        Change(row, row._replace(state=MemberState.AVAILABLE, cause=None))
+        MemberChange(row, row._replace(state=MemberState.AVAILABLE, cause=None))
         for row in (*rows_of(page), *rows_of(rest))
         if row.state is MemberState.SUSPENDED
     ]

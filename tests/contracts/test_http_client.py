@@ -16,7 +16,7 @@ from typing import Any
 import httpx
 import pytest
 
-from crawler_lifecycle.adapters.http_client import Answer, HttpClient
+from crawler_lifecycle.adapters.http_client import HttpAnswer, HttpClient
 from crawler_lifecycle.errors import NotReady
 
 NOBODY = "http://127.0.0.1:1"
@@ -65,7 +65,7 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     return monkeypatch
 
 
-def post(url: str, seconds: float = 60) -> Answer:
+def post(url: str, seconds: float = 60) -> HttpAnswer:
     with closing(HttpClient(seconds)) as client:
         return client.request("POST", url, largest_answer=100, content="é".encode())
 

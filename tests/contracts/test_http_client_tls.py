@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from crawler_lifecycle.adapters.http_client import Answer, HttpClient
+from crawler_lifecycle.adapters.http_client import HttpAnswer, HttpClient
 from tests.kubernetes.certificates import NAMES, Certificates
 
 NAMED = next(name for name in NAMES if name != "localhost")  # in the certificate, and not asked directly
@@ -117,7 +117,7 @@ def proxy(server: Server, environment: pytest.MonkeyPatch) -> Iterator[Proxy]:
         proxy.shutdown()
 
 
-def get(url: str) -> Answer:
+def get(url: str) -> HttpAnswer:
     with closing(HttpClient(60)) as client:
         return client.request("GET", url, largest_answer=100)
 

@@ -17,9 +17,9 @@ from uuid import uuid4
 import pytest
 
 from crawler_lifecycle.adapters.kubernetes.act import removal
-from crawler_lifecycle.adapters.kubernetes.act.job_spec import Pods, job_of
+from crawler_lifecycle.adapters.kubernetes.act.job_spec import PodSettings, job_of
 from crawler_lifecycle.adapters.kubernetes.act.removal import Removing
-from crawler_lifecycle.adapters.kubernetes.act.stopping import Stopping
+from crawler_lifecycle.adapters.kubernetes.act.stopping import JobStopping
 from crawler_lifecycle.adapters.kubernetes.http.answers import ApiFailed
 from crawler_lifecycle.adapters.kubernetes.http.decoding import PODS
 from crawler_lifecycle.adapters.kubernetes.logs import evidence, store
@@ -49,7 +49,7 @@ def acting(tmp_path: Path) -> Iterator[Acting]:
 
 def test_a_job_says_whose_it_is_and_runs_once(acting: Acting) -> None:
     request = acting.request(task=2, attempt=3, deadline_seconds=60, grace_seconds=9, arguments={"a": "1 $(x)"})
-    job = job_of(request, Pods())
+    job = job_of(request, PodSettings())
     spec, template = job["spec"], job["spec"]["template"]
     assert job["metadata"]["name"] == f"crawl-{acting.run_uid.replace('-', '')}-2-3"
     labels = job["metadata"]["labels"]
@@ -81,12 +81,15 @@ def test_a_job_says_whose_it_is_and_runs_once(acting: Acting) -> None:
 
 
 def test_a_job_without_a_deadline_has_one_all_the_same(acting: Acting) -> None:
-    assert job_of(acting.request(), Pods(longest=timedelta(days=2)))["spec"]["activeDeadlineSeconds"] == 2 * 24 * 3600
+    assert (
+        job_of(acting.request(), PodSettings(longest=timedelta(days=2)))["spec"]["activeDeadlineSeconds"]
+        == 2 * 24 * 3600
+    )
 
 
 def test_nothing_of_a_request_is_expanded_by_kubernetes(acting: Acting) -> None:
     request = acting.request(arguments={"a": "$(CRAWL_TASK) $$(b) $", "empty": ""}, settings={"AGENT": "$(HOME)"})
-    [container] = job_of(request, Pods())["spec"]["template"]["spec"]["containers"]
+    [container] = job_of(request, PodSettings())["spec"]["template"]["spec"]["containers"]
     assert container["command"] == ["crawl", "$$(HOME)"]
     assert container["args"] == ["-a", "a=$$(CRAWL_TASK) $$$$(b) $$", "-a", "empty=", "-s", "AGENT=$$(HOME)"]
     told = {each["name"]: each.get("value") for each in container["env"]}
@@ -99,7 +102,7 @@ def test_nothing_of_a_request_is_expanded_by_kubernetes(acting: Acting) -> None:
 
 
 def test_a_pod_keeps_to_the_restricted_standard(acting: Acting) -> None:
-    pod = job_of(acting.request(), Pods(files_claim="files"))["spec"]["template"]["spec"]
+    pod = job_of(acting.request(), PodSettings(files_claim="files"))["spec"]["template"]["spec"]
     assert pod["securityContext"]["runAsNonRoot"] is True
     assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
     [container] = pod["containers"]
@@ -107,7 +110,7 @@ def test_a_pod_keeps_to_the_restricted_standard(acting: Acting) -> None:
     [mount] = container["volumeMounts"]
     assert mount["subPath"] == acting.run_uid
     assert pod["securityContext"]["fsGroup"] == 1000
-    assert "fsGroup" not in job_of(acting.request(), Pods())["spec"]["template"]["spec"]["securityContext"]
+    assert "fsGroup" not in job_of(acting.request(), PodSettings())["spec"]["template"]["spec"]["securityContext"]
     assert pod["volumes"] == [{"name": "files", "persistentVolumeClaim": {"claimName": "files"}}]
 
 
@@ -423,7 +426,7 @@ def test_the_jobs_of_another_installation_are_left_alone(acting: Acting) -> None
     job = acting.deploy()
     acting.pod(job)
     stranger, listening = Jobs(acting.api, str(uuid4())), Listening(acting.logs)
-    stopping, removing = Stopping(stranger, listening), Removing(stranger, acting.logs, listening)
+    stopping, removing = JobStopping(stranger, listening), Removing(stranger, acting.logs, listening)
     for end in (stopping.ask, stopping.kill, removing.remove):
         end(acting.run_uid, [(0, 1)])
     acting.server.end(acting.name())

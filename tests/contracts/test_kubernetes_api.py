@@ -14,8 +14,8 @@ import urllib3
 from crawler_lifecycle.adapters.kubernetes.http import answers
 from crawler_lifecycle.adapters.kubernetes.http import api as transport
 from crawler_lifecycle.adapters.kubernetes.http.answers import ApiFailed, Missing
-from crawler_lifecycle.adapters.kubernetes.http.api import Api
-from crawler_lifecycle.adapters.kubernetes.http.connection import Access
+from crawler_lifecycle.adapters.kubernetes.http.api import KubernetesApi
+from crawler_lifecycle.adapters.kubernetes.http.connection import ApiAccess
 from crawler_lifecycle.adapters.kubernetes.http.rights import RIGHTS, missing_rights
 from crawler_lifecycle.errors import NotReady
 from crawler_lifecycle.settings.cluster import BUSY_SECONDS
@@ -29,15 +29,15 @@ def server() -> Iterator[ApiServer]:
 
 
 @pytest.fixture
-def api(server: ApiServer, tmp_path: Path) -> Api:
-    return Api(an_access(server, tmp_path))
+def api(server: ApiServer, tmp_path: Path) -> KubernetesApi:
+    return KubernetesApi(an_access(server, tmp_path))
 
 
 def a_job(name: str) -> dict[str, object]:
     return {"metadata": {"name": name, "labels": {"number": name}}}
 
 
-def test_what_is_not_there_is_missing_only_if_the_api_server_itself_says_so(api: Api) -> None:
+def test_what_is_not_there_is_missing_only_if_the_api_server_itself_says_so(api: KubernetesApi) -> None:
     with pytest.raises(Missing):
         api.get(api.jobs_path("none"))
     with pytest.raises(ApiFailed) as caught:
@@ -45,7 +45,7 @@ def test_what_is_not_there_is_missing_only_if_the_api_server_itself_says_so(api:
     assert caught.value.status == 404
 
 
-def test_connections_are_kept(api: Api, server: ApiServer) -> None:
+def test_connections_are_kept(api: KubernetesApi, server: ApiServer) -> None:
     for _ in range(5):
         api.get(api.namespace_path())
     with pytest.raises(Missing):
@@ -55,7 +55,7 @@ def test_connections_are_kept(api: Api, server: ApiServer) -> None:
 
 
 def test_as_many_connections_are_kept_as_threads_ask(server: ApiServer, tmp_path: Path) -> None:
-    api = Api(an_access(server, tmp_path, connections=12))
+    api = KubernetesApi(an_access(server, tmp_path, connections=12))
     barrier = threading.Barrier(12)
 
     def ask(_: int) -> None:
@@ -68,7 +68,7 @@ def test_as_many_connections_are_kept_as_threads_ask(server: ApiServer, tmp_path
     assert len({seen.connection for seen in server.seen}) <= 12, "none is thrown away and opened anew"
 
 
-def test_a_token_that_was_changed_is_read_again_once(api: Api, server: ApiServer, tmp_path: Path) -> None:
+def test_a_token_that_was_changed_is_read_again_once(api: KubernetesApi, server: ApiServer, tmp_path: Path) -> None:
     api.get(api.namespace_path())
     server.tokens = {"second"}
     (tmp_path / "token").write_text("second\n")
@@ -81,7 +81,7 @@ def test_a_token_that_was_changed_is_read_again_once(api: Api, server: ApiServer
     assert len(server.asked("GET")) == 3
 
 
-def test_a_token_is_read_again_by_one_thread_for_all(api: Api, server: ApiServer, tmp_path: Path) -> None:
+def test_a_token_is_read_again_by_one_thread_for_all(api: KubernetesApi, server: ApiServer, tmp_path: Path) -> None:
     server.tokens = {"second"}
     (tmp_path / "token").write_text("second\n")
     with ThreadPoolExecutor(8) as pool:
@@ -90,7 +90,9 @@ def test_a_token_is_read_again_by_one_thread_for_all(api: Api, server: ApiServer
 
 @pytest.mark.parametrize("status", [429, 503])
 @pytest.mark.parametrize("method", ["GET", "POST", "DELETE"])
-def test_a_busy_server_is_asked_again_when_it_says(api: Api, server: ApiServer, method: str, status: int) -> None:
+def test_a_busy_server_is_asked_again_when_it_says(
+    api: KubernetesApi, server: ApiServer, method: str, status: int
+) -> None:
     server.put("jobs", a_job("one"))
     busy = Answered(status, "TooManyRequests", "too many requests", {"Retry-After": "0"})
     server.faults = [Fault(method, "jobs", busy), Fault(method, "jobs", busy)]
@@ -103,7 +105,7 @@ def test_a_busy_server_is_asked_again_when_it_says(api: Api, server: ApiServer, 
     assert len(server.asked(method)) == 3
 
 
-def test_patience_with_a_busy_server_ends(api: Api, server: ApiServer) -> None:
+def test_patience_with_a_busy_server_ends(api: KubernetesApi, server: ApiServer) -> None:
     busy = Answered(429, "TooManyRequests", "too many requests", {"Retry-After": "3600"})
     server.faults = [Fault("GET", "", busy)]
     with pytest.raises(ApiFailed) as caught:
@@ -117,7 +119,7 @@ def test_no_try_begins_after_the_time_for_all_of_them(
 ) -> None:
     """A job made later than anybody reckoned with belongs to a claim that ran out, and nobody would watch it."""
     monkeypatch.setattr(transport, "BUSY_SECONDS", 0.5)
-    api = Api(an_access(server, tmp_path))
+    api = KubernetesApi(an_access(server, tmp_path))
     busy = Answered(429, "TooManyRequests", "too many requests", {"Retry-After": "0"})
     server.faults = [Fault("POST", "jobs", busy, after=0.3) for _ in range(3)]
     with pytest.raises(ApiFailed) as caught:
@@ -128,7 +130,7 @@ def test_no_try_begins_after_the_time_for_all_of_them(
 
 def test_nor_does_one_with_a_new_token(server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transport, "BUSY_SECONDS", 0.2)
-    api = Api(an_access(server, tmp_path))
+    api = KubernetesApi(an_access(server, tmp_path))
     server.faults = [Fault("POST", "jobs", Answered(401, "Unauthorized", "Unauthorized"), after=0.3)]
     with pytest.raises(ApiFailed) as caught:
         api.post(api.jobs_path(), a_job("one"))
@@ -147,7 +149,7 @@ def test_nothing_is_sent_when_connecting_took_all_of_its_time(
         time.sleep(0.3)
 
     monkeypatch.setattr(urllib3.connection.HTTPConnection, "connect", slowly)
-    api = Api(an_access(server, tmp_path, connect_seconds=0.2))
+    api = KubernetesApi(an_access(server, tmp_path, connect_seconds=0.2))
     with pytest.raises(ApiFailed, match="took too long") as caught:
         api.post(api.jobs_path(), a_job("one"))
     assert caught.value.timed_out
@@ -156,7 +158,7 @@ def test_nothing_is_sent_when_connecting_took_all_of_its_time(
 
 
 @pytest.mark.parametrize("status", [500, 503, 504])
-def test_an_error_of_the_server_is_told_at_once(api: Api, server: ApiServer, status: int) -> None:
+def test_an_error_of_the_server_is_told_at_once(api: KubernetesApi, server: ApiServer, status: int) -> None:
     server.faults = [Fault("GET", "", Answered(status, "InternalError", "etcd is away"))]
     with pytest.raises(ApiFailed, match="etcd is away") as caught:
         api.get(api.namespace_path())
@@ -164,7 +166,7 @@ def test_an_error_of_the_server_is_told_at_once(api: Api, server: ApiServer, sta
     assert len(server.seen) == 1
 
 
-def test_a_page_of_a_proxy_is_shown(api: Api, server: ApiServer) -> None:
+def test_a_page_of_a_proxy_is_shown(api: KubernetesApi, server: ApiServer) -> None:
     page = Answered(502)
     page.body = {"kind": "<html>", "oops": 1}
     server.faults = [Fault("GET", "", page)]
@@ -173,7 +175,7 @@ def test_a_page_of_a_proxy_is_shown(api: Api, server: ApiServer) -> None:
 
 
 @pytest.mark.parametrize("method", ["get", "delete", "post", "chunks"])
-def test_a_page_of_a_proxy_is_no_answer_whatever_its_status(api: Api, server: ApiServer, method: str) -> None:
+def test_a_page_of_a_proxy_is_no_answer_whatever_its_status(api: KubernetesApi, server: ApiServer, method: str) -> None:
     verb = {"chunks": "GET"}.get(method, method.upper())
     server.faults = [Fault(verb, "", Answered(200, headers={"Content-Type": "text/html; charset=utf-8"}))]
     body: tuple[Json, ...] = () if verb == "GET" else ({},)
@@ -181,7 +183,9 @@ def test_a_page_of_a_proxy_is_no_answer_whatever_its_status(api: Api, server: Ap
         list(getattr(api, method)(api.namespace_path(), *body))
 
 
-def test_a_read_is_sent_again_when_its_connection_broke_and_a_write_is_not(api: Api, server: ApiServer) -> None:
+def test_a_read_is_sent_again_when_its_connection_broke_and_a_write_is_not(
+    api: KubernetesApi, server: ApiServer
+) -> None:
     server.faults = [Fault("GET", "", drop="after")]
     api.get(api.namespace_path())
     assert len(server.asked("GET")) == 2
@@ -199,7 +203,7 @@ def test_a_read_is_sent_again_when_its_connection_broke_and_a_write_is_not(api: 
 
 
 def test_a_server_that_is_silent_is_given_up(server: ApiServer, tmp_path: Path) -> None:
-    api = Api(an_access(server, tmp_path, read_seconds=0.3))
+    api = KubernetesApi(an_access(server, tmp_path, read_seconds=0.3))
     silence = threading.Event()
     server.faults = [Fault(method, "", hang=silence) for method in ("GET", "POST", "DELETE", "GET")]
     try:
@@ -219,7 +223,7 @@ def test_a_server_that_is_silent_is_given_up(server: ApiServer, tmp_path: Path) 
 
 def test_nobody_there_is_told(tmp_path: Path, server: ApiServer) -> None:
     server.url = "http://127.0.0.1:9"
-    api = Api(an_access(server, tmp_path))
+    api = KubernetesApi(an_access(server, tmp_path))
     with pytest.raises(ApiFailed, match=r"127\.0\.0\.1:9"):
         api.get(api.namespace_path())
 
@@ -231,11 +235,11 @@ def test_this_machine_is_not_asked_through_a_proxy(
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     for name in ("no_proxy", "NO_PROXY"):
         monkeypatch.delenv(name, raising=False)
-    api = Api(an_access(server, tmp_path))
+    api = KubernetesApi(an_access(server, tmp_path))
     assert api.get(api.namespace_path())
 
 
-def test_a_list_comes_in_pages(api: Api, server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_list_comes_in_pages(api: KubernetesApi, server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transport, "PAGE", 4)
     for number in range(10):
         server.put("jobs", a_job(f"job-{number}"))
@@ -245,7 +249,9 @@ def test_a_list_comes_in_pages(api: Api, server: ApiServer, monkeypatch: pytest.
     assert all("resourceVersion" not in seen.query for seen in server.seen)
 
 
-def test_a_list_that_became_too_old_begins_anew(api: Api, server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_list_that_became_too_old_begins_anew(
+    api: KubernetesApi, server: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(transport, "PAGE", 1)
     for number in range(3):
         server.put("jobs", a_job(f"job-{number}"))
@@ -257,7 +263,7 @@ def test_a_list_that_became_too_old_begins_anew(api: Api, server: ApiServer, mon
 
 
 def test_a_page_that_is_too_long_comes_in_smaller_ones(
-    api: Api, server: ApiServer, monkeypatch: pytest.MonkeyPatch
+    api: KubernetesApi, server: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(answers, "LARGEST_ANSWER", 20_000)
     for number in range(20):
@@ -269,7 +275,7 @@ def test_a_page_that_is_too_long_comes_in_smaller_ones(
 
 
 def test_an_object_that_is_too_long_by_itself_is_told(
-    api: Api, server: ApiServer, monkeypatch: pytest.MonkeyPatch
+    api: KubernetesApi, server: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(answers, "LARGEST_ANSWER", 1_000)
     server.put("jobs", a_job("one") | {"spec": {"template": "x" * 5_000}})
@@ -279,7 +285,7 @@ def test_an_object_that_is_too_long_by_itself_is_told(
 
 
 def test_a_list_that_becomes_too_old_again_says_so(
-    api: Api, server: ApiServer, monkeypatch: pytest.MonkeyPatch
+    api: KubernetesApi, server: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(transport, "PAGE", 1)
     server.put("jobs", a_job("one"))
@@ -294,7 +300,7 @@ def test_a_list_that_becomes_too_old_again_says_so(
 
 @pytest.mark.parametrize("repeated", [("2", "2"), ("2", "4", "2")])
 def test_a_list_that_repeats_its_pages_ends_with_an_error(
-    api: Api, server: ApiServer, repeated: tuple[str, ...]
+    api: KubernetesApi, server: ApiServer, repeated: tuple[str, ...]
 ) -> None:
     for token in repeated:
         page = Answered(200)
@@ -306,20 +312,22 @@ def test_a_list_that_repeats_its_pages_ends_with_an_error(
     assert len(server.seen) == len(repeated)
 
 
-def test_four_lists_at_once_and_no_more(api: Api, server: ApiServer) -> None:
+def test_four_lists_at_once_and_no_more(api: KubernetesApi, server: ApiServer) -> None:
     server.slow_lists = threading.Barrier(4)
     with ThreadPoolExecutor(16) as pool:
         list(pool.map(lambda _: list(api.pages(api.jobs_path())), range(16)))
     assert server.lists_at_once == 4
 
 
-def test_lines_come_whole(api: Api, server: ApiServer) -> None:
+def test_lines_come_whole(api: KubernetesApi, server: ApiServer) -> None:
     server.watching = [[b"x" * 200_000, b"two", b"three"]]
     begun, *lines = api.lines(api.jobs_path(), {"watch": 1})
     assert (begun, lines) == (b"", [b"x" * 200_000, b"two", b"three"])
 
 
-def test_a_line_without_an_end_is_given_up(api: Api, server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_without_an_end_is_given_up(
+    api: KubernetesApi, server: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(transport, "LONGEST_LINE", 100_000)
     server.watching = [[b"one", b"x" * 400_000]]
     lines = api.lines(api.jobs_path(), {"watch": 1})
@@ -328,7 +336,7 @@ def test_a_line_without_an_end_is_given_up(api: Api, server: ApiServer, monkeypa
         next(lines)
 
 
-def test_a_busy_server_that_asks_for_no_pause_gets_one(api: Api, server: ApiServer) -> None:
+def test_a_busy_server_that_asks_for_no_pause_gets_one(api: KubernetesApi, server: ApiServer) -> None:
     busy = Answered(429, "TooManyRequests", "too many requests", {"Retry-After": "0"})
     server.faults = [Fault("GET", "jobs", busy) for _ in range(100)]
     with pytest.raises(ApiFailed):
@@ -342,10 +350,10 @@ def test_no_access_is_one_line_that_names_the_setting(tmp_path: Path) -> None:
         if content is not None:
             path.write_text(content)
         with pytest.raises(NotReady, match="CRAWLER_KUBERNETES__KUBECONFIG"):
-            Api(Access("crawls", kubeconfig=path))
+            KubernetesApi(ApiAccess("crawls", kubeconfig=path))
 
 
-def test_missing_rights_are_told_one_by_one(api: Api, server: ApiServer) -> None:
+def test_missing_rights_are_told_one_by_one(api: KubernetesApi, server: ApiServer) -> None:
     with ThreadPoolExecutor(4) as pool:
         assert missing_rights(api, pool) == []
         server.denied = {("delete", "pods"), ("get", "pods/log"), ("get", "namespaces")}

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from crawler_lifecycle.adapters.kubernetes.http.api import Api
+from crawler_lifecycle.adapters.kubernetes.http.api import KubernetesApi
 from crawler_lifecycle.adapters.kubernetes.observe import changes
 from crawler_lifecycle.adapters.kubernetes.observe.changes import Changes
 from crawler_lifecycle.domain.pacing import Backoff
@@ -32,7 +32,7 @@ def server() -> Iterator[ApiServer]:
 @pytest.fixture
 def watch(server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Iterator[set[str]]]:
     monkeypatch.setattr(changes, "PAUSES", Backoff(timedelta(seconds=0.01), timedelta(seconds=0.1)))
-    return lambda: Changes(Api(an_access(server, tmp_path)), INSTALLATION)
+    return lambda: Changes(KubernetesApi(an_access(server, tmp_path)), INSTALLATION)
 
 
 def told(stream: Iterator[set[str]], *expected: str) -> None:

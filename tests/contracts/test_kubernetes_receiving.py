@@ -11,7 +11,7 @@ import pytest
 
 from crawler_lifecycle.adapters.kubernetes.http import answers
 from crawler_lifecycle.adapters.kubernetes.http.answers import ApiFailed, Missing
-from crawler_lifecycle.adapters.kubernetes.http.api import Api
+from crawler_lifecycle.adapters.kubernetes.http.api import KubernetesApi
 from tests.api_servers import Answered, ApiServer, Fault, an_access, an_api_server
 
 LONG = " ".join(str(number) for number in range(40_000))
@@ -25,15 +25,15 @@ def server() -> Iterator[ApiServer]:
 
 
 @pytest.fixture
-def api(server: ApiServer, tmp_path: Path) -> Api:
-    return Api(an_access(server, tmp_path))
+def api(server: ApiServer, tmp_path: Path) -> KubernetesApi:
+    return KubernetesApi(an_access(server, tmp_path))
 
 
 def spoil(server: ApiServer, how: Callable[[bytes], bytes]) -> None:
     server.faults = [Fault("GET", "/jobs", spoils=how)]
 
 
-def test_a_long_answer_comes_packed_and_is_unpacked(api: Api, server: ApiServer) -> None:
+def test_a_long_answer_comes_packed_and_is_unpacked(api: KubernetesApi, server: ApiServer) -> None:
     sent: list[bytes] = []
 
     def seen(packed: bytes) -> bytes:
@@ -47,7 +47,7 @@ def test_a_long_answer_comes_packed_and_is_unpacked(api: Api, server: ApiServer)
     assert gzip.decompress(sent[0]) == page
 
 
-def test_what_goes_on_is_not_offered_to_be_packed(api: Api, server: ApiServer) -> None:
+def test_what_goes_on_is_not_offered_to_be_packed(api: KubernetesApi, server: ApiServer) -> None:
     server.watching = [[b"one"]]
     list(api.lines(api.jobs_path(), {"watch": 1}))
     server.put("pods", {"metadata": {"name": "of-one"}})
@@ -69,7 +69,7 @@ def test_what_goes_on_is_not_offered_to_be_packed(api: Api, server: ApiServer) -
     ],
 )
 def test_what_cannot_be_unpacked_is_no_answer(
-    api: Api, server: ApiServer, how: Callable[[bytes], bytes], said: str
+    api: KubernetesApi, server: ApiServer, how: Callable[[bytes], bytes], said: str
 ) -> None:
     spoil(server, how)
     with pytest.raises(ApiFailed, match=said) as caught:
@@ -79,19 +79,19 @@ def test_what_cannot_be_unpacked_is_no_answer(
 
 
 @pytest.mark.parametrize("name", ["GZIP", " x-gzip "])
-def test_it_may_be_spelled_otherwise(api: Api, server: ApiServer, name: str) -> None:
+def test_it_may_be_spelled_otherwise(api: KubernetesApi, server: ApiServer, name: str) -> None:
     server.faults = [Fault("GET", "/jobs", packed_as=name)]
     assert json.loads(api.get(api.jobs_path()))["items"]
 
 
-def test_what_nobody_offered_is_not_guessed_at(api: Api, server: ApiServer) -> None:
+def test_what_nobody_offered_is_not_guessed_at(api: KubernetesApi, server: ApiServer) -> None:
     server.faults = [Fault("GET", "/jobs", packed_as="gzip, br")]
     with pytest.raises(ApiFailed, match="packed as 'gzip, br'"):
         api.get(api.jobs_path())
 
 
 @pytest.mark.parametrize("name", ["gzip", "br"])
-def test_what_goes_on_and_is_packed_all_the_same_is_no_answer(api: Api, server: ApiServer, name: str) -> None:
+def test_what_goes_on_and_is_packed_all_the_same_is_no_answer(api: KubernetesApi, server: ApiServer, name: str) -> None:
     server.put("pods", {"metadata": {"name": "of-one"}})
     server.logs["of-one"] = b"the end"
     server.faults = [Fault("GET", "/log", packed_as=name)]
@@ -99,7 +99,7 @@ def test_what_goes_on_and_is_packed_all_the_same_is_no_answer(api: Api, server: 
         list(api.chunks(api.core_path("pods", "of-one", "log")))
 
 
-def test_one_whose_connection_breaks_in_the_middle_is_asked_for_again(api: Api, server: ApiServer) -> None:
+def test_one_whose_connection_breaks_in_the_middle_is_asked_for_again(api: KubernetesApi, server: ApiServer) -> None:
     breaks = threading.Event()
     breaks.set()
     server.faults = [Fault("GET", "/jobs", drips=breaks)]
@@ -107,13 +107,13 @@ def test_one_whose_connection_breaks_in_the_middle_is_asked_for_again(api: Api, 
     assert len(server.asked("GET", "/jobs")) == 2
 
 
-def test_a_long_no_is_unpacked_as_well(api: Api, server: ApiServer) -> None:
+def test_a_long_no_is_unpacked_as_well(api: KubernetesApi, server: ApiServer) -> None:
     server.faults = [Fault("GET", "/jobs", Answered(404, "NotFound", LONG))]
     with pytest.raises(Missing, match=LONG):
         api.get(api.jobs_path())
 
 
-def test_a_long_no_that_cannot_be_unpacked_is_a_no(api: Api, server: ApiServer) -> None:
+def test_a_long_no_that_cannot_be_unpacked_is_a_no(api: KubernetesApi, server: ApiServer) -> None:
     server.faults = [Fault("GET", "/jobs", Answered(500, "InternalError", LONG), spoils=lambda _: b"{}")]
     with pytest.raises(ApiFailed) as caught:
         api.get(api.jobs_path())
@@ -122,7 +122,7 @@ def test_a_long_no_that_cannot_be_unpacked_is_a_no(api: Api, server: ApiServer) 
 
 @pytest.mark.parametrize("filling", [bytes, os.urandom])
 def test_what_is_too_long_once_it_is_unpacked_is_given_up(
-    api: Api, server: ApiServer, monkeypatch: pytest.MonkeyPatch, filling: Callable[[int], bytes]
+    api: KubernetesApi, server: ApiServer, monkeypatch: pytest.MonkeyPatch, filling: Callable[[int], bytes]
 ) -> None:
     monkeypatch.setattr(answers, "LARGEST_ANSWER", 1 << 20)
     spoil(server, lambda _: gzip.compress(filling((1 << 20) + 1)))
@@ -133,7 +133,7 @@ def test_what_is_too_long_once_it_is_unpacked_is_given_up(
 
 
 def test_who_drips_what_unpacks_to_nothing_is_left(
-    api: Api, server: ApiServer, monkeypatch: pytest.MonkeyPatch
+    api: KubernetesApi, server: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(answers, "LONGEST_ANSWER_SECONDS", 0.5)
     over = threading.Event()

@@ -25,7 +25,7 @@ from crawler_lifecycle.adapters.local import processes
 from crawler_lifecycle.adapters.local.cluster import LocalCluster
 from crawler_lifecycle.adapters.local.creation import new_spec
 from crawler_lifecycle.adapters.local.placing import RUNNER
-from crawler_lifecycle.adapters.local.records import JobFolder, Started
+from crawler_lifecycle.adapters.local.records import JobFolder, StartRecord
 from crawler_lifecycle.contract.deployment import Crawler, DeploymentRequest
 from crawler_lifecycle.contract.retries import Retries
 from crawler_lifecycle.domain.looks import JobPhase
@@ -410,7 +410,7 @@ def test_a_job_whose_start_was_noted_is_never_started_again(local: LocalBench) -
     claimed_only(local, request)
     spec = local.folder_of(request).spec()
     assert spec
-    local.folder_of(request).write(Started(spec.uid, spec.installation, time.time(), 1, 1.0))
+    local.folder_of(request).write(StartRecord(spec.uid, spec.installation, time.time(), 1, 1.0))
     local.cluster.place_waiting()
     assert not local.cluster.deploy(request).created
     job = local.until_ended(request)
@@ -636,7 +636,7 @@ def test_a_reused_pid_is_somebody_else(local: LocalBench) -> None:
     stranger = subprocess.Popen(["sleep", "1000"], start_new_session=True)
     try:
         created = psutil.Process(stranger.pid).create_time()
-        record = Started(spec.uid, spec.installation, time.time(), 1, 1.0, stranger.pid, created)
+        record = StartRecord(spec.uid, spec.installation, time.time(), 1, 1.0, stranger.pid, created)
         local.folder_of(request).write(record)
         assert job_of(local, request) == (JobPhase.RUNNING, "runner_lost")
         local.folder_of(request).write(replace(record, created=created - 60))
@@ -661,7 +661,7 @@ def test_a_session_counts_only_if_it_is_of_this_boot(local: LocalBench, since_bo
     left = psutil.Process(int(leader.communicate(timeout=20)[0]))
     try:
         created = psutil.boot_time() + since_boot
-        local.folder_of(request).write(Started(spec.uid, spec.installation, 1.0, 1, 1.0, leader.pid, created))
+        local.folder_of(request).write(StartRecord(spec.uid, spec.installation, 1.0, 1, 1.0, leader.pid, created))
         job = local.job(request)
         assert job
         assert (job.phase, job.gone) == (JobPhase.VANISHED, gone)

@@ -32,7 +32,7 @@ from crawler_lifecycle.contract.requests import RunParameters
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.domain.flows.unstarted import Refusal
 from crawler_lifecycle.errors import Conflict, Fenced
-from crawler_lifecycle.ports import Execution, ManagerLedger
+from crawler_lifecycle.ports import ManagerLedger, SupervisorExecution
 from tests.contracts.managers import Managed, added, managed, numbers, pushed_manager
 from tests.contracts.statements import counted
 from tests.crash.ports import methods_of
@@ -130,7 +130,7 @@ def test_an_attempt_whose_run_is_over_is_never_started_again(flow: Managed) -> N
 def test_a_run_that_is_resumed_under_another_epoch_ends_once(flow: Managed) -> None:
     flow.offer("a")
     run = flow.run_of(flow.started())
-    taken = flow.store.runs.take_over(run.run_id, Execution(run.workflow_id, "again", datetime.now(UTC)))
+    taken = flow.store.runs.take_over(run.run_id, SupervisorExecution(run.workflow_id, "again", datetime.now(UTC)))
     with pytest.raises(Fenced):
         flow.store.runs.close(ref_to(run), RunStatus.FAILED, "main_job_lost")
     assert flow.ended() == []

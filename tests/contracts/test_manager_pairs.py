@@ -17,7 +17,7 @@ from crawler_lifecycle.contract.managers.turns import Effects, Page, Problem, St
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.domain.flows.ends import EndKind
 from crawler_lifecycle.domain.flows.unstarted import Refusal
-from crawler_lifecycle.ports import Execution, ManagerStart, StepEnd
+from crawler_lifecycle.ports import ManagerStart, StepEnd, SupervisorExecution
 from tests.contracts.contention import Act, contended_pairs
 from tests.contracts.managers import added, item, managed
 
@@ -138,7 +138,8 @@ class World:
 
     def reopen_run(self) -> Act:
         return lambda: [
-            self.store.runs.reopen(run.run_id, Execution(run.workflow_id, str(uuid4()))) for run in self.runs[:1]
+            self.store.runs.reopen(run.run_id, SupervisorExecution(run.workflow_id, str(uuid4())))
+            for run in self.runs[:1]
         ]
 
     def audit(self) -> Act:

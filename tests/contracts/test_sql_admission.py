@@ -19,7 +19,7 @@ from crawler_lifecycle.contract.steps.looks import TaskChange
 from crawler_lifecycle.contract.steps.run import RunRef
 from crawler_lifecycle.domain.admission import Hold
 from crawler_lifecycle.errors import NotFound
-from crawler_lifecycle.ports import Claim, Execution
+from crawler_lifecycle.ports import Claim, SupervisorExecution
 from tests.databases import MakeRun, give_away, ref_to
 
 MINUTE, EXPIRED, LONG_EXPIRED = timedelta(minutes=1), timedelta(seconds=-1), timedelta(seconds=-61)
@@ -245,7 +245,7 @@ def test_a_reopened_run_waits_for_a_permit_again(store: SqlStore, make_run: Make
     finish(store, ref_to(run), 1, TaskStatus.FAILED)
     close(store, ref_to(run), RunStatus.FAILED)
     deployed(store, begin(store, other))
-    again = store.runs.reopen(run.run_id, Execution(run.workflow_id, "next", datetime.now(UTC)))
+    again = store.runs.reopen(run.run_id, SupervisorExecution(run.workflow_id, "next", datetime.now(UTC)))
     assert (again.status, again.admitted_at) == (RunStatus.PROCESSING, None)
     assert pass_on(store) == []
     held = look(store, run)
@@ -273,7 +273,7 @@ def test_a_reopened_run_that_gets_its_permit_for_a_part_of_its_tasks_waits_no_mo
     for task in (1, 2, 3):
         finish(store, ref_to(run), task, TaskStatus.FAILED)
     close(store, ref_to(run), RunStatus.FAILED)
-    store.runs.reopen(run.run_id, Execution(run.workflow_id, "next", datetime.now(UTC)))
+    store.runs.reopen(run.run_id, SupervisorExecution(run.workflow_id, "next", datetime.now(UTC)))
     store.limits.pause(INSTALLATION, "a test", None)
     assert pass_on(store) == []
     assert look(store, run).run.waiting_cause == "paused"

@@ -24,7 +24,7 @@ from crawler_lifecycle.contract.retries import FailureKind, NextAttempt
 from crawler_lifecycle.contract.states import IN_CLUSTER, OVER, Intent, RunStatus, TaskStatus
 from crawler_lifecycle.contract.steps.looks import TaskChange
 from crawler_lifecycle.contract.steps.run import RunRef
-from crawler_lifecycle.ports import Addition, Claim, Execution
+from crawler_lifecycle.ports import Addition, Claim, SupervisorExecution
 from tests.databases import MakeRun
 
 MINUTE, EXPIRED, LONG_EXPIRED = timedelta(minutes=1), timedelta(seconds=-1), timedelta(seconds=-61)
@@ -180,7 +180,9 @@ class Life:
     def reopen(self) -> None:
         for index, run in enumerate(self.runs):
             if self.store.records.overview(run.run_id).run.status is RunStatus.FAILED:
-                execution = Execution(self.workflows[run.run_id], f"execution-{run.epoch + 1}", datetime.now(UTC))
+                execution = SupervisorExecution(
+                    self.workflows[run.run_id], f"execution-{run.epoch + 1}", datetime.now(UTC)
+                )
                 record = self.store.runs.reopen(run.run_id, execution)
                 self.runs[index] = run.model_copy(update={"epoch": record.epoch})
                 self.seen["reopened"] += 1

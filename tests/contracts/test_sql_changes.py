@@ -16,7 +16,7 @@ from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import RunStatus, StopPhase, TaskStatus
 from crawler_lifecycle.contract.steps.looks import TaskChange, TaskEvidence
 from crawler_lifecycle.contract.task_order import TaskOrder
-from crawler_lifecycle.ports import Claim, Execution
+from crawler_lifecycle.ports import Claim, SupervisorExecution
 from tests.databases import MakeRun, ref_to
 
 MINUTE, MICROSECOND = timedelta(minutes=1), timedelta(microseconds=1)
@@ -55,7 +55,7 @@ WRITES: dict[str, Write] = {
     "stop": lambda db, run: SqlStore(db).runs.request_stop(run.run_id, StopRequest(), datetime.now(UTC)),
     "stop phase": lambda db, run: SqlStore(db).runs.note_stop_phase(ref_to(run), StopPhase.PROVED, "proved"),
     "queue cleared": lambda db, run: SqlStore(db).tasks.cancel_queued(ref_to(run), "stopped"),
-    "taken over": lambda db, run: SqlStore(db).runs.take_over(run.run_id, Execution(run.workflow_id, "next")),
+    "taken over": lambda db, run: SqlStore(db).runs.take_over(run.run_id, SupervisorExecution(run.workflow_id, "next")),
     "claimed": _claim,
     "deployed": _deployed,
     "not deployed": lambda db, run: SqlStore(db).claims.failed(_claim(db, run), "down", "no answer", refused=False),

@@ -18,7 +18,7 @@ from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import Intent, TaskStatus
 from crawler_lifecycle.contract.steps.looks import TaskChange
 from crawler_lifecycle.errors import NotFound
-from crawler_lifecycle.ports import Claim, Claims, Execution
+from crawler_lifecycle.ports import Claim, Claims, SupervisorExecution
 from tests.databases import MakeRun, give_away, ref_to
 
 MINUTE = timedelta(minutes=1)
@@ -167,7 +167,7 @@ def test_a_run_that_nobody_looks_at_gets_no_more_jobs(claims: Claims, processing
     with database.transaction() as connection:
         connection.execute(begun_long_ago)
     assert claims.claim_tasks("dispatcher", MINUTE, 9) == []
-    SqlStore(database).runs.take_over(run.run_id, Execution(run.workflow_id, "the next", now))
+    SqlStore(database).runs.take_over(run.run_id, SupervisorExecution(run.workflow_id, "the next", now))
     assert numbers(claims.claim_tasks("dispatcher", MINUTE, 1)) == [1]
     for due, most in ((now - timedelta(hours=1), 0), (now + MINUTE, 2)):
         look = ref_to(run).model_copy(update={"epoch": run.epoch + 1})

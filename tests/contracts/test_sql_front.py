@@ -19,7 +19,7 @@ from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus
 from crawler_lifecycle.contract.steps.looks import TaskChange
 from crawler_lifecycle.contract.steps.run import RunRef
-from crawler_lifecycle.domain.admission import Plan, obstacle_in_turn, plan
+from crawler_lifecycle.domain.admission import AdmissionPlan, obstacle_in_turn, plan
 from crawler_lifecycle.ports import Claim
 from tests.databases import MakeRun, ref_to
 
@@ -52,7 +52,7 @@ def end(store: SqlStore, run: RunRef) -> None:
     store.runs.close(run, RunStatus.COMPLETED, "a test")
 
 
-def plan_for_all(database: Database, most: int) -> Plan:
+def plan_for_all(database: Database, most: int) -> AdmissionPlan:
     with database.read() as connection:
         limits = limits_on_record(connection, MOST_TASKS)
         return plan(situation(connection, limits, database.clock(), true()).runs, limits, most)

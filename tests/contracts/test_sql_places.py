@@ -2,9 +2,13 @@
 
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.places import SqlPlaces
-from crawler_lifecycle.ports import Place
+from crawler_lifecycle.ports import JobsPlace
 
-FIRST, SECOND, THIRD = Place("crawls", "uid-1"), Place("crawls", "uid-2", "cluster"), Place("crawls", "uid-3")
+FIRST, SECOND, THIRD = (
+    JobsPlace("crawls", "uid-1"),
+    JobsPlace("crawls", "uid-2", "cluster"),
+    JobsPlace("crawls", "uid-3"),
+)
 
 
 def test_the_first_place_is_kept(database: Database) -> None:

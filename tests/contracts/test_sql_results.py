@@ -6,7 +6,7 @@ from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.crawl_result import CrawlResult
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus
-from crawler_lifecycle.ports import Execution
+from crawler_lifecycle.ports import SupervisorExecution
 from tests.crawl_results import end_tasks
 from tests.databases import MakeRun, ref_to
 
@@ -48,7 +48,7 @@ def test_a_reopened_run_has_no_outcome_until_its_next_end(database: Database, ma
     run, runs = make_run(1), SqlStore(database).runs
     end_tasks(database, run, [BANNED], TaskStatus.FAILED, "exit_3")
     runs.close(ref_to(run), RunStatus.FAILED, "main_job_failed")
-    again = runs.reopen(run.run_id, Execution(run.workflow_id, "another"))
+    again = runs.reopen(run.run_id, SupervisorExecution(run.workflow_id, "another"))
     assert (again.outcome, again.stats, again.result) == (None, None, None)
     end_tasks(database, again, [MORE], TaskStatus.SUCCEEDED, None)
     closed = runs.close(ref_to(again), RunStatus.COMPLETED, "all_succeeded")

@@ -16,7 +16,7 @@ from crawler_lifecycle.contract.steps.run import RunRef
 from crawler_lifecycle.domain.looks import TaskRow
 from crawler_lifecycle.domain.reasons import RETRY_PAUSE
 from crawler_lifecycle.errors import Conflict
-from crawler_lifecycle.ports import Execution, Runs, Tasks
+from crawler_lifecycle.ports import Runs, SupervisorExecution, Tasks
 from tests.contracts.statements import counted
 from tests.databases import MakeRun, ref_to
 
@@ -207,7 +207,7 @@ def test_a_reopened_run_counts_anew_and_keeps_the_former_attempts(
 
 
 def reopened(runs: Runs, workflow_id: str, run_id: int) -> None:
-    runs.reopen(run_id, Execution(workflow_id=workflow_id, run_id="another-execution", began_at=FUTURE))
+    runs.reopen(run_id, SupervisorExecution(workflow_id=workflow_id, run_id="another-execution", began_at=FUTURE))
 
 
 def test_statements_grow_by_pages_only(database: Database, tasks: Tasks, make_run: MakeRun) -> None:

@@ -14,7 +14,7 @@ from crawler_lifecycle.contract.records import LogRecord, RunRecord
 from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import Intent, RunStatus, StopPhase
 from crawler_lifecycle.errors import Conflict, Fenced, NotFound
-from crawler_lifecycle.ports import Execution, Runs
+from crawler_lifecycle.ports import Runs, SupervisorExecution
 from tests.databases import MakeRun, give_away, ref_to
 
 ASKED = datetime(2026, 3, 29, 1, 30, 0, 123456, UTC)
@@ -163,7 +163,7 @@ def test_a_phase_is_noted_once_for_each_end(stops: Runs, make_run: MakeRun, data
         stops.note_stop_phase(ref_to(run), StopPhase.JOBS_ASKED, message)
     stops.note_stop_phase(ref_to(run), StopPhase.PROVED, "nothing is left")
     end(database, run)
-    again = SqlStore(database).runs.reopen(run.run_id, Execution(run.workflow_id, "second"))
+    again = SqlStore(database).runs.reopen(run.run_id, SupervisorExecution(run.workflow_id, "second"))
     for message in ("4 jobs", "5 jobs"):
         stops.note_stop_phase(ref_to(again), StopPhase.JOBS_ASKED, message)
     noted = [(line.event, line.message) for line in told(database, run) if line.event in list(StopPhase)]
@@ -178,7 +178,7 @@ def test_a_phase_of_a_supervisor_that_was_replaced_is_refused(
     stops: Runs, make_run: MakeRun, database: Database
 ) -> None:
     run = make_run()
-    SqlStore(database).runs.take_over(run.run_id, Execution(run.workflow_id, "second"))
+    SqlStore(database).runs.take_over(run.run_id, SupervisorExecution(run.workflow_id, "second"))
     before = told(database, run)
     with pytest.raises(Fenced):
         stops.note_stop_phase(ref_to(run), StopPhase.PROVED, "nothing is left")

@@ -18,7 +18,7 @@ from crawler_lifecycle.contract.states import OVER, ExportState, Intent, RunStat
 from crawler_lifecycle.contract.steps.looks import TaskChange, TaskEvidence
 from crawler_lifecycle.contract.steps.run import Clock, RunRef
 from crawler_lifecycle.errors import Conflict, Fenced, NotFound
-from crawler_lifecycle.ports import Claim, Execution, Runs
+from crawler_lifecycle.ports import Claim, Runs, SupervisorExecution
 from tests.databases import MakeRun, give_away, in_substance, ref_to
 
 ASKED = datetime(2026, 3, 29, 1, 30, tzinfo=UTC)
@@ -79,12 +79,12 @@ def claimed(database: Database, run: RunRecord, token: str = "token") -> Claim:
     return claim
 
 
-def execution(run: RunRecord, number: int) -> Execution:
+def execution(run: RunRecord, number: int) -> SupervisorExecution:
     """The run's own workflow, executed for the so-manyeth time."""
-    return Execution(run.workflow_id, f"execution-{number}", ASKED + number * MINUTE)
+    return SupervisorExecution(run.workflow_id, f"execution-{number}", ASKED + number * MINUTE)
 
 
-def second(run: RunRecord) -> Execution:
+def second(run: RunRecord) -> SupervisorExecution:
     return execution(run, 2)
 
 
@@ -93,7 +93,7 @@ def second(run: RunRecord) -> Execution:
 
 def test_each_execution_has_an_epoch_of_its_own(supervision: Runs, make_run: MakeRun, database: Database) -> None:
     run = make_run(2)
-    first = Execution(run.workflow_id, run.first_execution_run_id, ASKED)
+    first = SupervisorExecution(run.workflow_id, run.first_execution_run_id, ASKED)
     executions = (first, second(run), second(run), execution(run, 3), execution(run, 3))
     assert [supervision.take_over(run.run_id, each).epoch for each in executions] == [1, 2, 2, 3, 3]
     assert events(database, run) == ["created", "resumed", "resumed"]
@@ -165,7 +165,7 @@ def test_another_workflow_gets_nothing(supervision: Runs, make_run: MakeRun, dat
     run = ended(database, make_run(2), TaskStatus.SUCCEEDED, TaskStatus.FAILED)
     before = SqlStore(database).records.details(run.run_id)
     with pytest.raises(Conflict, match=f"belongs to workflow {run.workflow_id}, not to elsewhere"):
-        getattr(supervision, verb)(run.run_id, Execution("elsewhere", "second"))
+        getattr(supervision, verb)(run.run_id, SupervisorExecution("elsewhere", "second"))
     with pytest.raises(NotFound):
         getattr(supervision, verb)(run.run_id + 999, second(run))
     assert SqlStore(database).records.details(run.run_id) == before

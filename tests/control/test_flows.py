@@ -29,10 +29,10 @@ from crawler_lifecycle.contract.flows.states import FlowState, MemberState
 from crawler_lifecycle.contract.requests import FlowLink, RunRequest, refusals_as_bad_input
 from crawler_lifecycle.contract.schedules import ScheduleRequest
 from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.control.context import Context
+from crawler_lifecycle.control.context import ControlContext
 from crawler_lifecycle.control.control import Control
 from crawler_lifecycle.control.flows.commands import FlowCommands
-from crawler_lifecycle.control.flows.following import FlowView, follow
+from crawler_lifecycle.control.flows.following import FollowedFlow, follow
 from crawler_lifecycle.control.installation import Installation
 from crawler_lifecycle.domain.flows.pruning import Age
 from crawler_lifecycle.domain.naming import flow_workflow_id
@@ -275,7 +275,7 @@ async def test_a_follower_gets_all_jobs_first_and_then_the_changed_ones(
     flows: FlowCommands, database: Database, database_url: str, tmp_path: Path
 ) -> None:
     answer = await flows.push(push(two()))
-    view = FlowView(flows, "two")
+    view = FollowedFlow(flows, "two")
     first = view.next_change()
     assert first is not None
     assert ([job.path for job in first.jobs], first.is_over) == (["a", "b"], False)
@@ -287,7 +287,9 @@ async def test_a_follower_gets_all_jobs_first_and_then_the_changed_ones(
     second = view.next_change()
     assert second is not None
     assert [(job.path, job.state) for job in second.jobs] == [("a", "completed")]
-    context = Context.for_installation(Installation.with_variables(tmp_path, {"CRAWLER_DATABASE__URL": database_url}))
+    context = ControlContext.for_installation(
+        Installation.with_variables(tmp_path, {"CRAWLER_DATABASE__URL": database_url})
+    )
     changes = follow(context, "two")
     assert not (await anext(changes)).is_over
     await flows.cancel("two", CancelMembers())
@@ -302,7 +304,7 @@ async def test_a_follower_reads_only_the_changed_members(
     """Every read of a flow with ten thousand members took two seconds."""
     answer = await flows.push(push(Workflow(id="w").add("shop", crawl("books")).add_many("m", [plain] * 20)))
     flow = Flow(SqlStore(database), "w", answer.flow_uid)
-    view = FlowView(flows, "w")
+    view = FollowedFlow(flows, "w")
     assert len(changed_jobs(view)) == 21
     reads = list[int | None]()
     kept = flows.kept
@@ -337,7 +339,7 @@ async def test_a_follower_gets_the_dependencies_of_groups_when_they_change(flows
         return Workflow(id="w").add("a", plain).add("b", plain, deps="a").add_workflow("sub", sub, deps=[*deps])
 
     await flows.push(push(graph("b")))
-    view = FlowView(flows, "w")
+    view = FollowedFlow(flows, "w")
     first = view.next_change()
     assert first is not None
     assert first.groups == (GroupRecord(path="sub", deps=("b",)), GroupRecord(path="sub/m", deps=("sub/x",)))
@@ -356,7 +358,7 @@ async def test_a_failed_pass_loses_no_change(
     flows: FlowCommands, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answer = await flows.push(push(two()))
-    view = FlowView(flows, "two")
+    view = FollowedFlow(flows, "two")
     view.next_change()
     Flow(SqlStore(database), "two", answer.flow_uid).go_on()
 
@@ -370,7 +372,7 @@ async def test_a_failed_pass_loses_no_change(
     assert changed_jobs(view) == [("a", "executing", None)]
 
 
-def changed_jobs(view: FlowView) -> list[tuple[str, str, int | None]]:
+def changed_jobs(view: FollowedFlow) -> list[tuple[str, str, int | None]]:
     change = view.next_change()
     assert change is not None
     return [(job.path, job.state.value, job.run_id) for job in change.jobs]

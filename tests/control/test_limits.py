@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from crawler_lifecycle.adapters.http_client import Answer, HttpClient
+from crawler_lifecycle.adapters.http_client import HttpAnswer, HttpClient
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.contract.limits import INSTALLATION, LimitChange, LimitRecord, PauseRequest, ScopeName
 from crawler_lifecycle.contract.requesters import Requester
 from crawler_lifecycle.control import limits as module
-from crawler_lifecycle.control.context import Context
+from crawler_lifecycle.control.context import ControlContext
 from crawler_lifecycle.control.installation import Installation
 from crawler_lifecycle.control.limits import LimitCommands, scopes_with_room
 from crawler_lifecycle.errors import BadInput, NotFound, NotReady, TemporaryError
@@ -32,7 +32,9 @@ def database_url(sqlite_template: Path, tmp_path: Path) -> str:
 
 @pytest.fixture
 def limits(database_url: str, tmp_path: Path) -> Iterator[LimitCommands]:
-    context = Context.for_installation(Installation.with_variables(tmp_path, {"CRAWLER_DATABASE__URL": database_url}))
+    context = ControlContext.for_installation(
+        Installation.with_variables(tmp_path, {"CRAWLER_DATABASE__URL": database_url})
+    )
     yield LimitCommands(replace(context, requester=Requester("ann")))
     context.parts.database.close()
 
@@ -62,7 +64,7 @@ def with_catalogue(database_url: str, tmp_path: Path) -> Iterator[LimitCommands]
     with served_scheduler(SmallCluster(), a_catalogue(tmp_path, text)) as url:
         variables = {"CRAWLER_SCHEDULER__URL": url, "CRAWLER_SCHEDULER__TOKEN": TOKEN}
         installation = Installation.with_variables(tmp_path, {"CRAWLER_DATABASE__URL": database_url, **variables})
-        context = Context.for_installation(installation)
+        context = ControlContext.for_installation(installation)
         yield LimitCommands(context)
         context.parts.database.close()
 
@@ -91,7 +93,7 @@ def test_an_unknown_label_is_refused_after_one_request(
     requests: list[str] = []
     send = HttpClient.request
 
-    def counted(client: HttpClient, method: str, address: str, **content: Any) -> Answer:
+    def counted(client: HttpClient, method: str, address: str, **content: Any) -> HttpAnswer:
         requests.append(address)
         return send(client, method, address, **content)
 

@@ -15,7 +15,7 @@ from crawler_lifecycle.contract.flows.definition import FlowDefinition, MemberDe
 from crawler_lifecycle.contract.flows.limits import LARGEST_SCHEDULED
 from crawler_lifecycle.contract.flows.work import ApprovalWork
 from crawler_lifecycle.contract.requests import RunRequest, refusals_as_bad_input
-from crawler_lifecycle.contract.schedules import Occurrence, Outcome, Overlap, ScheduleRequest, SkipReason
+from crawler_lifecycle.contract.schedules import Occurrence, OccurrenceOutcome, Overlap, ScheduleRequest, SkipReason
 from crawler_lifecycle.control.control import Control
 from crawler_lifecycle.control.installation import Installation
 from crawler_lifecycle.control.schedules import ScheduleCommands
@@ -82,7 +82,7 @@ async def test_each_occurrence_is_a_flow_with_its_end_in_the_list(schedules: Sch
         return [occurrence for occurrence in shown.occurrences if occurrence.flow_state == "completed"]
 
     (first, *_) = await eventually_async(ended)
-    assert first.outcome is Outcome.STARTED
+    assert first.outcome is OccurrenceOutcome.STARTED
     assert first.flow_id == (first.workflow_id or "").removeprefix("crawl-")
     assert first.run_id is None
     (listed,) = [schedule for schedule in await schedules.list() if schedule.schedule_id == name]
@@ -99,8 +99,8 @@ async def test_an_occurrence_beside_an_open_flow_is_skipped(stage: FlowStage, sc
     shown = await schedules.show(name)
     none = await schedules.show(name, occurrences=0)
     stage.host.release("a")
-    assert first.outcome is Outcome.STARTED
-    assert (second.outcome, second.reason) == (Outcome.SKIPPED, SkipReason.OVERLAP)
+    assert first.outcome is OccurrenceOutcome.STARTED
+    assert (second.outcome, second.reason) == (OccurrenceOutcome.SKIPPED, SkipReason.OVERLAP)
     (start,) = [start for start in shown.other_starts if start.workflow_id == first.workflow_id]
     assert (start.flow_id, start.flow_state) == (scheduled_flow_id(str(first.workflow_id)), "executing")
     assert none.other_starts == []

@@ -25,7 +25,14 @@ from crawler_lifecycle.adapters.sql import migrate
 from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.requesters import Requester, of_token
 from crawler_lifecycle.contract.requests import RunRequest, parse
-from crawler_lifecycle.contract.schedules import Occurrence, Outcome, Overlap, ScheduleRequest, SkipReason, Triggered
+from crawler_lifecycle.contract.schedules import (
+    Occurrence,
+    OccurrenceOutcome,
+    Overlap,
+    ScheduleRequest,
+    SkipReason,
+    Triggered,
+)
 from crawler_lifecycle.contract.states import RunStatus, Trigger
 from crawler_lifecycle.contract.steps.run import RunRef
 from crawler_lifecycle.control.control import Control
@@ -295,17 +302,23 @@ async def test_each_occurrence_is_a_workflow_of_its_own_or_says_why_not(
     await until_occurred(schedules, "tick", lambda found: any(each.reason is SkipReason.PAUSED for each in found))
     resumed = await schedules.resume("tick")
     assert resumed.pauses[0].until is not None
-    await until_occurred(schedules, "tick", lambda found: sum(each.outcome is Outcome.STARTED for each in found) == 2)
+    await until_occurred(
+        schedules, "tick", lambda found: sum(each.outcome is OccurrenceOutcome.STARTED for each in found) == 2
+    )
     await schedules.pause("tick")
     details = await schedules.show("tick", occurrences=100)
     found = details.occurrences[::-1]
-    started = [each for each in found if each.outcome is Outcome.STARTED]
+    started = [each for each in found if each.outcome is OccurrenceOutcome.STARTED]
     assert len({each.workflow_id for each in started}) == 2
     assert all(each.workflow_id == f"crawl-tick-{each.at:%Y-%m-%dT%H:%M:%SZ}" for each in started)
     overlapped = [each for each in found if each.reason is SkipReason.OVERLAP]
     assert str(started[0].workflow_id) in overlapped[0].detail
     assert {each.detail for each in found if each.reason is SkipReason.PAUSED} >= {"paused by bob: look: here"}
-    assert {each.outcome for each in found} <= {Outcome.STARTED, Outcome.SKIPPED, Outcome.DUE}
+    assert {each.outcome for each in found} <= {
+        OccurrenceOutcome.STARTED,
+        OccurrenceOutcome.SKIPPED,
+        OccurrenceOutcome.DUE,
+    }
     assert details.counts.started == 2
     assert details.counts.skipped_overlap == len(overlapped)
     assert [each.at for each in found] == sorted({each.at for each in found})
@@ -314,7 +327,9 @@ async def test_each_occurrence_is_a_workflow_of_its_own_or_says_why_not(
 
 async def test_an_occurrence_says_why_its_run_failed(schedules: ScheduleCommands, control: Control) -> None:
     await schedules.create(asked("failing", every_seconds=1))
-    await until_occurred(schedules, "failing", lambda past: any(item.outcome is Outcome.STARTED for item in past))
+    await until_occurred(
+        schedules, "failing", lambda past: any(item.outcome is OccurrenceOutcome.STARTED for item in past)
+    )
     await schedules.pause("failing")
     workflow_id = (await schedules.show("failing")).open_workflows[0]
     client = await control.engine.client()
@@ -337,7 +352,9 @@ async def test_an_occurrence_says_why_its_run_failed(schedules: ScheduleCommands
 async def test_occurrences_come_in_pages_back_to_the_first(schedules: ScheduleCommands) -> None:
     """At most 500 back from now could be seen: a schedule of a minute hid whatever was skipped nine hours ago."""
     await schedules.create(asked("paged", every_seconds=1))
-    await until_occurred(schedules, "paged", lambda found: any(each.outcome is Outcome.SKIPPED for each in found))
+    await until_occurred(
+        schedules, "paged", lambda found: any(each.outcome is OccurrenceOutcome.SKIPPED for each in found)
+    )
     await schedules.pause("paged")
     newest = (await schedules.show("paged", occurrences=1)).occurrences[0].at
     seen, before = list[Occurrence](), newest
@@ -347,7 +364,9 @@ async def test_occurrences_come_in_pages_back_to_the_first(schedules: ScheduleCo
         seen, before = [*seen, *page], page[-1].at
     whole = {each.at: each for each in (await schedules.show("paged", occurrences=500)).occurrences}
     assert [each.at for each in seen] == [at for at in whole if at < newest]
-    assert all(Outcome.DUE in (each.outcome, whole[each.at].outcome) or each == whole[each.at] for each in seen)
+    assert all(
+        OccurrenceOutcome.DUE in (each.outcome, whole[each.at].outcome) or each == whole[each.at] for each in seen
+    )
 
 
 async def test_no_occurrences_are_none(schedules: ScheduleCommands) -> None:
@@ -374,33 +393,33 @@ async def test_a_trigger_that_is_made_is_no_error(
         return await patch(*arguments, **options)
 
     monkeypatch.setattr(service, "patch_schedule", then_goes_away)
-    assert await schedules.trigger("asked") == Triggered(schedule_id="asked", outcome=Outcome.ASKED)
+    assert await schedules.trigger("asked") == Triggered(schedule_id="asked", outcome=OccurrenceOutcome.ASKED)
     monkeypatch.setattr(service, "describe_schedule", describe)
     monkeypatch.setattr(service, "patch_schedule", fails)
     with pytest.raises(TemporaryError):
         await schedules.trigger("asked")
     monkeypatch.setattr(service, "patch_schedule", patch)
     monkeypatch.setattr("crawler_lifecycle.control.schedules.commands.TRIGGER_PATIENCE", 0)
-    assert (await schedules.trigger("asked")).outcome is Outcome.ASKED
+    assert (await schedules.trigger("asked")).outcome is OccurrenceOutcome.ASKED
 
 
 async def test_triggers_keep_to_the_overlap_policy(schedules: ScheduleCommands, real_time: WorkflowEnvironment) -> None:
-    async def twice(overlap: Overlap) -> tuple[Outcome, SkipReason | None]:
+    async def twice(overlap: Overlap) -> tuple[OccurrenceOutcome, SkipReason | None]:
         schedule_id = f"trigger-{overlap}"
         await schedules.create(yearly(schedule_id, overlap=overlap, paused=overlap is Overlap.SKIP))
         first = await schedules.trigger(schedule_id)
-        assert first.outcome is Outcome.STARTED, "also while it is paused"
+        assert first.outcome is OccurrenceOutcome.STARTED, "also while it is paused"
         await asyncio.sleep(1.1)  # the workflow ids end with the second
         second = await schedules.trigger(schedule_id)
         assert first.workflow_id != second.workflow_id
         return second.outcome, second.reason
 
     outcomes = dict(zip(Overlap, await asyncio.gather(*map(twice, Overlap)), strict=True))
-    assert outcomes.pop(Overlap.REPLACE)[0] in (Outcome.QUEUED, Outcome.STARTED)
+    assert outcomes.pop(Overlap.REPLACE)[0] in (OccurrenceOutcome.QUEUED, OccurrenceOutcome.STARTED)
     assert outcomes == {
-        Overlap.SKIP: (Outcome.SKIPPED, SkipReason.OVERLAP),
-        Overlap.QUEUE: (Outcome.QUEUED, None),
-        Overlap.ALLOW: (Outcome.STARTED, None),
+        Overlap.SKIP: (OccurrenceOutcome.SKIPPED, SkipReason.OVERLAP),
+        Overlap.QUEUE: (OccurrenceOutcome.QUEUED, None),
+        Overlap.ALLOW: (OccurrenceOutcome.STARTED, None),
     }
 
     async def replaced() -> str | None:
@@ -434,7 +453,9 @@ async def test_backfill_starts_what_was_skipped(schedules: ScheduleCommands, rea
     due = [each.at for each in await occurrences(schedules, "late")]
     filled = await schedules.backfill("late", due[0], due[1], at_once=True)
     assert filled.occurrences == due[:2]
-    await until_occurred(schedules, "late", lambda found: [each.outcome for each in found[:2]] == [Outcome.STARTED] * 2)
+    await until_occurred(
+        schedules, "late", lambda found: [each.outcome for each in found[:2]] == [OccurrenceOutcome.STARTED] * 2
+    )
     assert (await schedules.show("late")).counts.started == 2
 
 

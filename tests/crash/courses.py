@@ -16,7 +16,7 @@ from crawler_lifecycle.adapters.zip_parts import archived_name
 from crawler_lifecycle.contract.limits import LEAST_TASKS
 from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import RunStatus, StopPhase, TaskStatus, Trigger
-from crawler_lifecycle.contract.steps.run import RunEnd, RunRef
+from crawler_lifecycle.contract.steps.run import ExportedEnd, RunRef
 from crawler_lifecycle.control.runs import Started
 from crawler_lifecycle.domain.limits import HELD, RELEASED
 from crawler_lifecycle.domain.naming import (
@@ -284,7 +284,7 @@ async def exported_again(case: Case) -> Started:
     case.site.release(run, 0)
     await case.until_handed_over(run)
     case.deaths.arm()
-    step = RunEnd(run=RunRef(run_id=run.run_id, run_uid=run.run_uid, epoch=1))
+    step = ExportedEnd(run=RunRef(run_id=run.run_id, run_uid=run.run_uid, epoch=1))
     workflow_id = export_workflow_id(run.run_uid)
     await case.site.control.engine.start(EXPORT_WORKFLOW, step, workflow_id, "a crash test")
     await case.until_closed(workflow_id)

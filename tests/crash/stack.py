@@ -29,7 +29,7 @@ from crawler_lifecycle.control.runs import Started
 from crawler_lifecycle.domain.naming import RUN_WORKFLOW
 from crawler_lifecycle.errors import LifecycleError, TemporaryError
 from crawler_lifecycle.services.embedded.addresses import Ports
-from crawler_lifecycle.services.embedded.plan import Plan, make_plan, temporal_part
+from crawler_lifecycle.services.embedded.plan import StackPlan, make_plan, temporal_part
 from tests.crash.calls import CALLS
 from tests.crash.deaths import Deaths
 from tests.crash.graph import DEATHS, NOTES
@@ -348,7 +348,7 @@ async def crashing(
         end_all_of(folder)
 
 
-def _stack(plan: Plan, site: Site, receiver: Receiver, children: Sequence[ChildPlan]) -> Stack:
+def _stack(plan: StackPlan, site: Site, receiver: Receiver, children: Sequence[ChildPlan]) -> Stack:
     stack = Stack(site, receiver)
     for child in children:
         deaths = Deaths(Path(child.notes), child.deaths)
@@ -390,7 +390,7 @@ def _own(child: ChildPlan, new_database: Callable[[str], str]) -> dict[str, str]
     return own | (AUDITED_AT_ONCE if child.alone else {})
 
 
-def _control(plan: Plan, own: dict[str, str]) -> Control:
+def _control(plan: StackPlan, own: dict[str, str]) -> Control:
     return Control(Installation.with_variables(plan.state, plan.environment | own))
 
 

@@ -16,7 +16,7 @@ import yaml
 
 from crawler_lifecycle import configuration
 from crawler_lifecycle.adapters.catalogue import Catalogue
-from crawler_lifecycle.adapters.kubernetes.act.job_spec import Pods, job_of
+from crawler_lifecycle.adapters.kubernetes.act.job_spec import PodSettings, job_of
 from crawler_lifecycle.adapters.kubernetes.http.rights import RIGHTS
 from crawler_lifecycle.contract.deployment import Crawler, DeploymentRequest
 from crawler_lifecycle.settings import Settings
@@ -89,7 +89,7 @@ def job_for(crawler: Crawler) -> Document:
         crawler=crawler,
         arguments={"depth": "2"},
     )
-    pods = Pods(service_account="crawler", image_pull_secrets=("registry",), files_claim="files")
+    pods = PodSettings(service_account="crawler", image_pull_secrets=("registry",), files_claim="files")
     return job_of(request, pods)
 
 

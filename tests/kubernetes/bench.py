@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from crawler_lifecycle.adapters.kubernetes.act.job_spec import Pods
+from crawler_lifecycle.adapters.kubernetes.act.job_spec import PodSettings
 from crawler_lifecycle.adapters.kubernetes.cluster import KubernetesCluster, LogStorage
-from crawler_lifecycle.adapters.kubernetes.http.connection import Access
+from crawler_lifecycle.adapters.kubernetes.http.connection import ApiAccess
 from crawler_lifecycle.adapters.kubernetes.observe.looking import PATIENT, JobPatience
 from crawler_lifecycle.contract.deployment import Crawler, DeploymentRequest
 from crawler_lifecycle.domain.looks import JobLook, JobPhase
@@ -28,8 +28,10 @@ class KubernetesBench:
         self, installation: str | None = None, server: str | None = None, patience: JobPatience = PATIENT
     ) -> KubernetesCluster:
         """`server`: the address of a proxy in between."""
-        access = Access(self.namespace, self.bed.kubeconfig("actor", self.namespace, server))
-        return KubernetesCluster(access, installation or self.installation, Pods(), LogStorage(self.folder), patience)
+        access = ApiAccess(self.namespace, self.bed.kubeconfig("actor", self.namespace, server))
+        return KubernetesCluster(
+            access, installation or self.installation, PodSettings(), LogStorage(self.folder), patience
+        )
 
     def other_client(self, installation: str) -> KubernetesCluster:
         return self.client(installation)

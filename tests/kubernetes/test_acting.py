@@ -12,10 +12,10 @@ import pytest
 from kubernetes.config import incluster_config
 
 from crawler_lifecycle.adapters.kubernetes.act import removal
-from crawler_lifecycle.adapters.kubernetes.act.job_spec import Pods
+from crawler_lifecycle.adapters.kubernetes.act.job_spec import PodSettings
 from crawler_lifecycle.adapters.kubernetes.cluster import KubernetesCluster, LogStorage
 from crawler_lifecycle.adapters.kubernetes.http import connection
-from crawler_lifecycle.adapters.kubernetes.http.connection import Access
+from crawler_lifecycle.adapters.kubernetes.http.connection import ApiAccess
 from crawler_lifecycle.adapters.kubernetes.observe import changes
 from crawler_lifecycle.contract.deployment import DeploymentRequest, Resources
 from crawler_lifecycle.domain.looks import JobPhase
@@ -46,8 +46,8 @@ def impatient(kubernetes: KubernetesBench) -> KubernetesCluster:
 def client(bench: KubernetesBench, account: str = "actor", server: str | None = None) -> KubernetesCluster:
     """Gives a silent API server up after a moment."""
     kubeconfig = bench.bed.kubeconfig(account, bench.namespace, server)
-    access = Access(bench.namespace, kubeconfig, connect_seconds=SOON, read_seconds=SOON)
-    return KubernetesCluster(access, bench.installation, Pods(), LogStorage(bench.folder))
+    access = ApiAccess(bench.namespace, kubeconfig, connect_seconds=SOON, read_seconds=SOON)
+    return KubernetesCluster(access, bench.installation, PodSettings(), LogStorage(bench.folder))
 
 
 def names_of_jobs(bench: KubernetesBench) -> list[str]:
@@ -315,8 +315,8 @@ def test_changes_are_told_by_a_cluster_that_went_back_in_time(bed: Bed, kubernet
 
 
 def test_the_settings_of_the_files_reach_the_pod(bed: Bed, kubernetes: KubernetesBench, tmp_path: Path) -> None:
-    access = Access(kubernetes.namespace, bed.kubeconfig("actor", kubernetes.namespace))
-    pods = Pods(files_claim="files", service_account="default", image_pull_secrets=("one",))
+    access = ApiAccess(kubernetes.namespace, bed.kubeconfig("actor", kubernetes.namespace))
+    pods = PodSettings(files_claim="files", service_account="default", image_pull_secrets=("one",))
     cluster = KubernetesCluster(access, kubernetes.installation, pods, LogStorage(tmp_path))
     request = kubernetes.request(RUNS_UNTIL_ASKED)
     cluster.deploy(request)
@@ -340,7 +340,9 @@ def test_a_pod_of_ours_uses_its_account_and_reads_its_token_again(
         monkeypatch.setattr(module, "SERVICE_TOKEN_FILENAME", str(token))
     monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(bed.plane.certificates.authority))
     token.write_text("one that has expired")
-    cluster = KubernetesCluster(Access(kubernetes.namespace), kubernetes.installation, Pods(), LogStorage(tmp_path))
+    cluster = KubernetesCluster(
+        ApiAccess(kubernetes.namespace), kubernetes.installation, PodSettings(), LogStorage(tmp_path)
+    )
     with pytest.raises(TemporaryError, match="401"):
         cluster.check()
     token.write_text(bed.token("actor"))

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import urllib3
 
-from crawler_lifecycle.adapters.kubernetes.act.job_spec import Pods, job_of
+from crawler_lifecycle.adapters.kubernetes.act.job_spec import PodSettings, job_of
 from crawler_lifecycle.adapters.kubernetes.cluster import KubernetesCluster, LogStorage
 from crawler_lifecycle.adapters.kubernetes.http import api as transport
-from crawler_lifecycle.adapters.kubernetes.http.api import Api
-from crawler_lifecycle.adapters.kubernetes.http.connection import Access, Connection
+from crawler_lifecycle.adapters.kubernetes.http.api import KubernetesApi
+from crawler_lifecycle.adapters.kubernetes.http.connection import ApiAccess, ApiConnection
 from crawler_lifecycle.adapters.kubernetes.observe.looking import JobPatience
 from crawler_lifecycle.contract.deployment import Crawler, DeploymentRequest, Resources
 from crawler_lifecycle.contract.states import Intent, TaskStatus
@@ -382,8 +382,10 @@ def test_what_the_cluster_cleaned_up_before_anybody_looked_is_lost_and_has_not_f
     kubernetes: KubernetesBench, tmp_path: Path
 ) -> None:
     """Its time to live is over, and no worker was there meanwhile."""
-    access = Access(kubernetes.namespace, kubernetes.bed.kubeconfig("actor", kubernetes.namespace))
-    hasty = KubernetesCluster(access, kubernetes.installation, Pods(keep=timedelta(seconds=1)), LogStorage(tmp_path))
+    access = ApiAccess(kubernetes.namespace, kubernetes.bed.kubeconfig("actor", kubernetes.namespace))
+    hasty = KubernetesCluster(
+        access, kubernetes.installation, PodSettings(keep=timedelta(seconds=1)), LogStorage(tmp_path)
+    )
     request = kubernetes.request(behaves(fates.SUCCEEDS))
     made = hasty.deploy(request)
     until(lambda: kubernetes.objects(request) == [], "job and pod to be cleaned up")
@@ -472,16 +474,16 @@ def test_nothing_is_known_while_the_api_server_is_silent(kubernetes: KubernetesB
 
 def test_a_long_list_comes_packed(kubernetes: KubernetesBench, monkeypatch: pytest.MonkeyPatch) -> None:
     request = kubernetes.request(behaves(fates.RUNS))
-    job = job_of(request, Pods())
+    job = job_of(request, PodSettings())
     job["metadata"].setdefault("annotations", {})["test/long"] = LONG
     kubernetes.bed.admin.post(f"/apis/batch/v1/namespaces/{kubernetes.namespace}/jobs", job)
-    ask, answers = Connection.request, []
+    ask, answers = ApiConnection.request, []
 
-    def asked(connection: Connection, *words: Any) -> urllib3.HTTPResponse:
+    def asked(connection: ApiConnection, *words: Any) -> urllib3.HTTPResponse:
         answers.append(ask(connection, *words))
         return answers[-1]
 
-    monkeypatch.setattr(Connection, "request", asked)
+    monkeypatch.setattr(ApiConnection, "request", asked)
     assert kubernetes.job(request)
     packed, *_ = answers
     assert packed.headers["Content-Encoding"] == "gzip"
@@ -494,9 +496,9 @@ def test_a_list_that_is_too_old_for_its_next_page_is_no_look(
     """etcd forgets what was before every five minutes; a job that is on no page is not gone."""
     first = deployed(kubernetes, fates.RUNS)
     second = deployed(kubernetes, fates.RUNS, run_uid=first.run_uid, task=1)
-    pages = Api.pages
+    pages = KubernetesApi.pages
 
-    def aged(api: Api, *asked: Any, **how: Any) -> Iterator[bytes]:
+    def aged(api: KubernetesApi, *asked: Any, **how: Any) -> Iterator[bytes]:
         for page in pages(api, *asked, **how):
             yield page
             warn(kubernetes, first)
@@ -504,7 +506,7 @@ def test_a_list_that_is_too_old_for_its_next_page_is_no_look(
 
     with monkeypatch.context() as patched:
         patched.setattr(transport, "PAGE", 1)
-        patched.setattr(Api, "pages", aged)
+        patched.setattr(KubernetesApi, "pages", aged)
         look = kubernetes.cluster.look(first.run_uid, [(0, 1), (1, 1)])
     assert (look.complete, dict(look.jobs)) == (False, {})
     assert "too old" in (look.problem or "")

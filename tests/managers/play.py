@@ -9,7 +9,7 @@ from crawler_lifecycle.contract.managers.turns import Counts
 from crawler_lifecycle.domain.flows.ends import EndKind
 from crawler_lifecycle.domain.flows.messages import AttemptRef, ReadFlow
 from crawler_lifecycle.managers.workflow_manager import BaseLoopScript
-from crawler_lifecycle.ports import Execution, ManagerRef
+from crawler_lifecycle.ports import ManagerRef, SupervisorExecution
 from crawler_lifecycle.ports.flows.claims import StepEnd
 from crawler_lifecycle.testing import ManagerPlay, StartedJob
 from crawler_lifecycle.testing.managed import FOR_EVER, HOST
@@ -121,7 +121,7 @@ def retry_items(kit: ManagerPlay, *numbers: int) -> None:
 def _claimed_again(kit: ManagerPlay) -> ManagerRef:
     """Claim the attempt in the member's next generation as a host does."""
     managed = kit.managed
-    flow = managed.store.flow_ledger.begin(managed.uid, Execution(f"flow-{managed.uid}", "again", None))
+    flow = managed.store.flow_ledger.begin(managed.uid, SupervisorExecution(f"flow-{managed.uid}", "again", None))
     page = managed.store.flow_ledger.read(ReadFlow(flow=flow, since=-1))
     (member,), _ = page.rows.unpacked()
     start = AttemptRef(number=member.number, generation=member.generation, attempt=managed.ref.attempt + 1)

@@ -25,7 +25,7 @@ from temporalio.api.failure.v1 import Failure
 
 from crawler_lifecycle.adapters.local.processes import survey
 from crawler_lifecycle.adapters.local.records import JobFolder
-from crawler_lifecycle.adapters.local.records import Started as Runner
+from crawler_lifecycle.adapters.local.records import StartRecord as Runner
 from crawler_lifecycle.contract.records import RunDetails
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest
 from crawler_lifecycle.contract.states import ExportState, RunStatus, TaskStatus

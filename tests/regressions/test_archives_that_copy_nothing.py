@@ -12,7 +12,7 @@ import pytest
 from crawler_lifecycle.adapters import folder as folders
 from crawler_lifecycle.adapters.archive import archive_writer
 from crawler_lifecycle.adapters.folder import FolderExporter
-from crawler_lifecycle.contract.steps.run import RunEnd
+from crawler_lifecycle.contract.steps.run import ExportedEnd
 from tests.house import House
 from tests.stores import ENDED_AT
 
@@ -71,5 +71,5 @@ def test_thousands_of_files_a_second_are_no_thousands_of_heartbeats(house: House
     for number in range(MANY):
         (folder / f"{number}").write_text("x")
     house.environment.on_heartbeat = lambda *details: beats.append(details[0])
-    house.do(house.exports.export_supporting_files, RunEnd(run=plan.run))
+    house.do(house.exports.export_supporting_files, ExportedEnd(run=plan.run))
     assert 2 <= len(beats) < MANY, "the first file, and the finished archive"

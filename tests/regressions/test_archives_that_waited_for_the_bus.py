@@ -10,7 +10,7 @@ from temporalio.client import WorkflowFailureError
 
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.states import RunStatus, Trigger
-from crawler_lifecycle.contract.steps.run import ExportAgain, ExportsOwed, RunEnd, RunPlan
+from crawler_lifecycle.contract.steps.run import ExportAgain, ExportedEnd, ExportsOwed, RunPlan
 from crawler_lifecycle.contract.steps.supervision import TakenOver, TakeOver
 from tests.plays import Play
 from tests.workflows.script import Script
@@ -38,7 +38,7 @@ async def test_a_run_is_archived_while_its_event_waits(play: Play) -> None:
         assert (await (await stage.start(RunRequest(crawler="books"))).result())["status"] == "COMPLETED"
 
 
-async def exported(play: Play, script: Script, step: RunEnd) -> None:
+async def exported(play: Play, script: Script, step: ExportedEnd) -> None:
     async with play(script) as stage, asyncio.timeout(60):
         await stage.client.execute_workflow(
             "RunExportWorkflow", step, id=f"export-{uuid4()}", task_queue=stage.task_queue
@@ -47,7 +47,7 @@ async def exported(play: Play, script: Script, step: RunEnd) -> None:
 
 async def test_an_export_that_is_asked_for_archives_while_its_event_waits(play: Play) -> None:
     script = waiting_for_the_archive()
-    await exported(play, script, RunEnd(run=script.run))
+    await exported(play, script, ExportedEnd(run=script.run))
 
 
 async def test_what_is_refused_of_an_export_keeps_back_nothing_else(play: Play) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from crawler_lifecycle.adapters.archive import archive_writer
 from crawler_lifecycle.adapters.archive_limits import DEFAULT_LIMITS, GIB, ArchiveLimits
-from crawler_lifecycle.contract.steps.run import CloseRun, RunEnd
+from crawler_lifecycle.contract.steps.run import CloseRun, ExportedEnd
 from crawler_lifecycle.ports import Archive
 from tests.house import House
 from tests.stores import ENDED_AT
@@ -97,7 +97,7 @@ def test_what_the_limits_leave_out_is_told_with_the_run(house: House) -> None:
     folder = house.folder / "files" / plan.run.run_uid
     folder.mkdir(parents=True)
     with_holes(folder / "holes", 8 * TIB)
-    house.do(house.exports.export_supporting_files, RunEnd(run=plan.run))
+    house.do(house.exports.export_supporting_files, ExportedEnd(run=plan.run))
     (line,) = [line for line in house.details(plan).log if line.event == "left_out"]
     assert line.message == (
         "1 file left out of the archive: holes (its holes are beyond the limit of 200 GiB); its manifest.json lists all"

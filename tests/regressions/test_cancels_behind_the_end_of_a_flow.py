@@ -8,7 +8,7 @@ from crawler_lifecycle.contract.flows.states import FlowState, MemberState
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.flows import Workflow, crawl
-from crawler_lifecycle.ports import Execution
+from crawler_lifecycle.ports import SupervisorExecution
 from tests.activities.auditing import audit
 from tests.contracts.flows import Flow, pushed
 from tests.house import House
@@ -23,7 +23,7 @@ def reopened(house: House) -> tuple[Flow, RunRecord]:
     flow.close(run, RunStatus.FAILED, "all_failed")
     flow.go_on()
     assert flow.ledger.flow.state is FlowState.DISCARDED
-    flow.store.runs.reopen(run.run_id, Execution(run.workflow_id, "again", datetime.now(UTC)))
+    flow.store.runs.reopen(run.run_id, SupervisorExecution(run.workflow_id, "again", datetime.now(UTC)))
     return flow, run
 
 

@@ -9,7 +9,7 @@ from temporalio.runtime import MetricBuffer, Runtime, TelemetryConfig
 from temporalio.testing import ActivityEnvironment
 
 from crawler_lifecycle.activities.metrics import measure_clocks
-from crawler_lifecycle.adapters.kubernetes.http.api import Api
+from crawler_lifecycle.adapters.kubernetes.http.api import KubernetesApi
 from crawler_lifecycle.adapters.kubernetes.http.server_clock import ServerClock
 from crawler_lifecycle.adapters.kubernetes.observe.looking import Observer
 from crawler_lifecycle.domain.looks import JobLook
@@ -124,7 +124,7 @@ def test_doctor_says_how_far_the_clocks_are_apart(ahead: int, words: str) -> Non
 
 def test_every_answer_sets_the_clock_and_a_look_tells_the_difference(tmp_path: Path) -> None:
     with an_api_server() as server:
-        api = Api(an_access(server, tmp_path))
+        api = KubernetesApi(an_access(server, tmp_path))
         look = Observer(api, OURS).look(RUN)
 
     assert look.clock_ahead is not None

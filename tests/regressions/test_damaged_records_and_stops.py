@@ -8,8 +8,8 @@ from uuid import uuid4
 import pytest
 
 from crawler_lifecycle.adapters.local import processes
-from crawler_lifecycle.adapters.local.looking import Observer
-from crawler_lifecycle.adapters.local.records import Ended, Unreadable
+from crawler_lifecycle.adapters.local.looking import LocalObserver
+from crawler_lifecycle.adapters.local.records import EndRecord, UnreadableRecord
 from crawler_lifecycle.contract.deployment import DeploymentRequest
 from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import ALIVE, TaskStatus
@@ -83,13 +83,13 @@ def test_a_job_that_ends_while_its_damaged_records_are_read_is_seen_as_it_ended(
     local.cluster.deploy(request)
     local.until_ended(request)
     damage(local, request, "spec.json", "started.json")
-    monkeypatch.setattr(Observer, "_look_at", _read_before_its_end)
+    monkeypatch.setattr(LocalObserver, "_look_at", _read_before_its_end)
     job = until_gone(local, request)
     assert (job.phase, job.exit_code) == (JobPhase.FAILED, 3)
 
 
 def _read_before_its_end(*_: object) -> None:
-    raise Unreadable("spec.json cannot be read")
+    raise UnreadableRecord("spec.json cannot be read")
 
 
 def test_a_job_without_a_runner_whose_records_say_nothing_is_found_by_its_name(local: LocalBench) -> None:
@@ -175,7 +175,7 @@ def test_what_a_runner_had_to_leave_behind_is_ended_and_then_gone(local: LocalBe
     assert spec
     local.kill_runner(request)
     local.folder_of(request).write(
-        Ended(spec.uid, spec.installation, time.time(), 0, None, None, None, stop_asked=False, left_over=1)
+        EndRecord(spec.uid, spec.installation, time.time(), 0, None, None, None, stop_asked=False, left_over=1)
     )
     job = local.job(request)
     assert job

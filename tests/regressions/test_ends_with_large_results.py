@@ -7,7 +7,7 @@ import pytest
 
 from crawler_lifecycle.adapters.sql import flow_results
 from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.cli.flow_ends import FlowEnd
+from crawler_lifecycle.cli.flow_ends import FlowReport
 from crawler_lifecycle.control.control import Control
 from crawler_lifecycle.control.installation import Installation
 from crawler_lifecycle.flows import Workflow
@@ -30,10 +30,10 @@ def test_a_flow_ends_with_more_results_than_are_read_at_once(
     flow.end(flow.last("a"), result='"result"')
     flow.go_on()
     control = Control(Installation.with_variables(tmp_path, {"CRAWLER_DATABASE__URL": database_url}))
-    end = FlowEnd.read(control.flows, control.flows.status("w"), graph=False)
+    end = FlowReport.read(control.flows, control.flows.status("w"), graph=False)
     assert (end.results, end.results_problem) == ({"a": "result"}, None)
     monkeypatch.setattr(flow_results, "LARGEST_READING", 7)
-    end = FlowEnd.read(control.flows, control.flows.status("w"), graph=False)
+    end = FlowReport.read(control.flows, control.flows.status("w"), graph=False)
     assert (end.is_success, end.results) == (True, None)
     assert "are read at once: name single jobs" in (end.results_problem or "")
     control.context.close()

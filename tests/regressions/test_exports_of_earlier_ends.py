@@ -14,7 +14,7 @@ from crawler_lifecycle.contract.audits import AuditPart, AuditRef, AuditStep, Fi
 from crawler_lifecycle.contract.notices import ExportEvent, ExportKind
 from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import ExportState, RunStatus
-from crawler_lifecycle.contract.steps.run import CloseRun, ExportsOwed, RunEnd, RunPlan
+from crawler_lifecycle.contract.steps.run import CloseRun, ExportedEnd, ExportsOwed, RunPlan
 from crawler_lifecycle.contract.steps.stopping import LogCancellation
 from crawler_lifecycle.contract.steps.supervision import TakeOver
 from crawler_lifecycle.domain.audit.handovers import next_replay
@@ -45,8 +45,8 @@ def ended_twice(house: House, monkeypatch: pytest.MonkeyPatch) -> RunPlan:
     with monkeypatch.context() as patched:
         patched.setattr(type(house.exports.announcer), "announce", away)
         with pytest.raises(TemporaryError):
-            house.do(house.exports.initiate_export_signal, RunEnd(run=first.run))
-    house.do(house.exports.export_supporting_files, RunEnd(run=first.run))
+            house.do(house.exports.initiate_export_signal, ExportedEnd(run=first.run))
+    house.do(house.exports.export_supporting_files, ExportedEnd(run=first.run))
     second = taken_over(house, first, reopen=True)
     with house.database.transaction() as connection:  # the attempt of this end succeeds
         tasks = metadata.tables["task_histories"]
@@ -76,16 +76,16 @@ def test_whoever_goes_on_with_the_run_is_told_what_is_owed_of_every_end(
     taken = house.do(house.supervision.take_over_run, again(house, plan))
     assert taken.owed == ExportsOwed(events=[2, 1], archives=[2])
     for number in taken.owed.events:
-        house.do(house.exports.initiate_export_signal, RunEnd(run=plan.run, end=number))
+        house.do(house.exports.initiate_export_signal, ExportedEnd(run=plan.run, end=number))
     for number in taken.owed.archives:
-        house.do(house.exports.export_supporting_files, RunEnd(run=plan.run, end=number))
+        house.do(house.exports.export_supporting_files, ExportedEnd(run=plan.run, end=number))
     assert house.details(plan).run.export_state is ExportState.DONE
     assert SqlStore(house.database).runs.owed_exports(plan.run.run_id) == ExportsOwed()
 
 
 def test_an_earlier_end_is_told_as_it_was(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = ended_twice(house, monkeypatch)
-    house.do(house.exports.initiate_export_signal, RunEnd(run=plan.run, end=1))
+    house.do(house.exports.initiate_export_signal, ExportedEnd(run=plan.run, end=1))
     kept = SqlStore(house.database).runs.export_event(event_id(plan.run.run_uid, ExportKind.RUN_ENDED, 1))
     assert kept is not None
     assert (kept.end, kept.status, kept.reason) == (1, RunStatus.FAILED, "stopped")
@@ -106,8 +106,8 @@ def test_an_audit_has_an_export_that_stays_failed_done_again_ever_more_rarely(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = ended_twice(house, monkeypatch)
-    house.do(house.exports.initiate_export_signal, RunEnd(run=plan.run, end=2))
-    house.do(house.exports.export_supporting_files, RunEnd(run=plan.run, end=2))
+    house.do(house.exports.initiate_export_signal, ExportedEnd(run=plan.run, end=2))
+    house.do(house.exports.export_supporting_files, ExportedEnd(run=plan.run, end=2))
     assert house.details(plan).run.export_state is ExportState.FAILED
     exports, found = metadata.tables["exports"], metadata.tables["audit_findings"]
     with house.database.transaction() as connection:

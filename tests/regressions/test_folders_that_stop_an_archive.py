@@ -14,7 +14,7 @@ import pytest
 
 from crawler_lifecycle.adapters.archive import DEEPEST, FIRST_ZIP_TIME, _zip_time, archive_writer
 from crawler_lifecycle.contract.states import ExportState
-from crawler_lifecycle.contract.steps.run import RunEnd
+from crawler_lifecycle.contract.steps.run import ExportedEnd
 from tests.house import House
 from tests.stores import ENDED_AT
 
@@ -101,7 +101,7 @@ def test_an_export_that_failed_unexpectedly_is_on_record(
 
     monkeypatch.setattr(type(house.exports.archiver), "archive", broken)
     with pytest.raises(RecursionError):
-        house.do(house.exports.export_supporting_files, RunEnd(run=plan.run))
+        house.do(house.exports.export_supporting_files, ExportedEnd(run=plan.run))
     (failed,) = house.details(plan).exports
     assert (failed.state, failed.problem) == (ExportState.FAILED, "unexpected: RecursionError: too deep")
     assert any(record.exc_info for record in caplog.records)

@@ -2,8 +2,8 @@
 
 from datetime import UTC, datetime, timedelta
 
-from crawler_lifecycle.contract.schedules import Occurrence, Outcome
-from crawler_lifecycle.domain.occurrences import Start, starts_beside
+from crawler_lifecycle.contract.schedules import Occurrence, OccurrenceOutcome
+from crawler_lifecycle.domain.occurrences import ScheduledStart, starts_beside
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
@@ -13,13 +13,13 @@ def at(minutes: float) -> datetime:
 
 
 LISTED = [
-    Occurrence(at=at(minute), outcome=Outcome.STARTED, started_at=at(minute), workflow_id=f"crawl-{minute}")
+    Occurrence(at=at(minute), outcome=OccurrenceOutcome.STARTED, started_at=at(minute), workflow_id=f"crawl-{minute}")
     for minute in (30, 20, 10)
 ]
-IN_TIME = Start("crawl-20", "first", nominal=at(20), started_at=at(20))
-LATE = Start("crawl-0", "first", nominal=at(0), started_at=at(15))
-TRIGGERED = Start("crawl-12", "first", nominal=at(12), started_at=at(12))
-LATER = Start("crawl-25", "first", nominal=at(25), started_at=at(25))
+IN_TIME = ScheduledStart("crawl-20", "first", nominal=at(20), started_at=at(20))
+LATE = ScheduledStart("crawl-0", "first", nominal=at(0), started_at=at(15))
+TRIGGERED = ScheduledStart("crawl-12", "first", nominal=at(12), started_at=at(12))
+LATER = ScheduledStart("crawl-25", "first", nominal=at(25), started_at=at(25))
 STARTS = [IN_TIME, LATE, TRIGGERED, LATER]
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from crawler_lifecycle.cli.flow_ends import FlowEnd, end_lines
+from crawler_lifecycle.cli.flow_ends import FlowReport, end_lines
 from crawler_lifecycle.contract.flows.answers import MemberRecord
 from crawler_lifecycle.contract.flows.records import FlowStatus
 from crawler_lifecycle.contract.flows.states import FlowState, MemberState
@@ -58,7 +58,7 @@ def test_the_end_of_a_flow_names_outcomes_and_further_errors() -> None:
     errors = {job.path: "ValueError" for job in failed[:3]}
     lines = [
         click.unstyle(line).strip()
-        for line in end_lines(FlowEnd(status=status, failed=failed, errors=errors, results={}))
+        for line in end_lines(FlowReport(status=status, failed=failed, errors=errors, results={}))
     ]
     assert "discarded step-4: error" in lines
     assert lines[-1] == "... and 2 more (`crawlctl flow jobs w --status discarded --attempts`)"

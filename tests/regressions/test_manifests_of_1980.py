@@ -4,7 +4,7 @@ import zipfile
 from datetime import timedelta
 from pathlib import Path
 
-from crawler_lifecycle.contract.steps.run import CloseRun, RunEnd
+from crawler_lifecycle.contract.steps.run import CloseRun, ExportedEnd
 from tests.house import House
 
 A_ZIP_STEP = timedelta(seconds=2)  # the zip format keeps times in steps of two seconds
@@ -19,7 +19,7 @@ def test_the_manifest_has_the_time_of_the_end_however_often_the_run_is_exported(
     house.do(house.histories.update_run_status, CloseRun(run=plan.run))
     contents = []
     for _ in range(2):
-        exported = house.do(house.exports.export_supporting_files, RunEnd(run=plan.run, end=1))
+        exported = house.do(house.exports.export_supporting_files, ExportedEnd(run=plan.run, end=1))
         contents.append(Path(str(exported.location)).read_bytes())
     assert contents[0] == contents[1]
     with zipfile.ZipFile(str(exported.location)) as archive:

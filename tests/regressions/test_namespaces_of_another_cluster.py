@@ -12,7 +12,7 @@ from typing import cast
 import pytest
 
 from crawler_lifecycle.activities.deploying import ClaimDeployer
-from crawler_lifecycle.adapters.kubernetes.act.job_spec import Pods
+from crawler_lifecycle.adapters.kubernetes.act.job_spec import PodSettings
 from crawler_lifecycle.adapters.kubernetes.cluster import KubernetesCluster, LogStorage
 from crawler_lifecycle.adapters.kubernetes.observe.looking import Observer
 from crawler_lifecycle.adapters.kubernetes.observe.namespace import MOST_CONFIRMED, ConfirmedPlaces, NamespaceCheck
@@ -20,7 +20,7 @@ from crawler_lifecycle.contract.deployment import Crawler, Deployment, Deploymen
 from crawler_lifecycle.domain.looks import Look
 from crawler_lifecycle.domain.reasons import CLUSTER_FORBIDS, CLUSTER_UNAVAILABLE, NAMESPACE_CHANGED
 from crawler_lifecycle.errors import TemporaryError
-from crawler_lifecycle.ports import Claim, Claims, Deployer, Place, PlacesInMemory
+from crawler_lifecycle.ports import Claim, Claims, Deployer, JobsPlace, PlacesInMemory
 from tests.api_servers import Answered, ApiServer, Fault, an_access, an_api_server
 from tests.kube import NAMESPACE, OURS, RUN, UID, Json, Shelf
 
@@ -79,14 +79,14 @@ def test_a_namespace_that_was_made_anew_in_the_same_cluster_is_taken_over() -> N
     look(cluster("namespace-a", "cluster-a"), places)
 
     assert look(cluster("namespace-new", "cluster-a"), places).complete
-    assert places.known() == Place(NAMESPACE, "namespace-new", "cluster-a")
+    assert places.known() == JobsPlace(NAMESPACE, "namespace-new", "cluster-a")
     assert not look(cluster("namespace-a", "cluster-b"), places).complete
 
 
 def test_another_namespace_of_the_same_cluster_is_not_taken_over() -> None:
     """Jobs run on in the one before: a setting was changed, and nothing was made anew."""
     places = PlacesInMemory()
-    places.keep(Place("crawls-before", "namespace-a", "cluster-a"), None)
+    places.keep(JobsPlace("crawls-before", "namespace-a", "cluster-a"), None)
 
     assert not look(cluster("namespace-b", "cluster-a"), places).complete
 
@@ -102,10 +102,10 @@ def test_what_an_operator_accepts_counts(places: PlacesInMemory) -> None:
 
 def test_nothing_is_deployed_into_a_namespace_of_another_cluster(tmp_path: Path) -> None:
     places = PlacesInMemory()
-    places.keep(Place(NAMESPACE, "namespace-a", "cluster-a"), None)
+    places.keep(JobsPlace(NAMESPACE, "namespace-a", "cluster-a"), None)
     with an_api_server() as server:
         server.namespace_uid = "namespace-b"
-        there = KubernetesCluster(an_access(server, tmp_path), OURS, Pods(), LogStorage(tmp_path), places=places)
+        there = KubernetesCluster(an_access(server, tmp_path), OURS, PodSettings(), LogStorage(tmp_path), places=places)
 
         for confirm in (there.confirm, there.check):
             with pytest.raises(TemporaryError, match="accept-namespace") as caught:
@@ -127,7 +127,7 @@ def request(namespace_uid: str | None, cluster_uid: str | None = "cluster-a", ta
 
 def a_service(server: ApiServer, folder: Path) -> KubernetesCluster:
     """Return the cluster of a scheduler service: it has no database."""
-    return KubernetesCluster(an_access(server, folder), OURS, Pods(), LogStorage(folder))
+    return KubernetesCluster(an_access(server, folder), OURS, PodSettings(), LogStorage(folder))
 
 
 def test_a_scheduler_service_that_began_in_another_cluster_makes_no_job(tmp_path: Path) -> None:
@@ -220,16 +220,18 @@ def test_a_namespace_without_a_uid_confirms_nothing(tmp_path: Path) -> None:
 
 
 def test_a_part_with_a_database_confirms_nothing_by_a_refusal(tmp_path: Path) -> None:
-    places = PlacesInMemory(Place(NAMESPACE, "namespace-a", "cluster-a"))
+    places = PlacesInMemory(JobsPlace(NAMESPACE, "namespace-a", "cluster-a"))
     with an_api_server() as server:
         server.namespace_uid = "namespace-b"
-        worker = KubernetesCluster(an_access(server, tmp_path), OURS, Pods(), LogStorage(tmp_path), places=places)
+        worker = KubernetesCluster(
+            an_access(server, tmp_path), OURS, PodSettings(), LogStorage(tmp_path), places=places
+        )
         server.faults = [Fault("GET", "/namespaces/crawls", Answered(403, "", "not now"))]
         assert worker.confirm() == places.known(), "the request names the place, and the service compares"
         with pytest.raises(TemporaryError, match="accept-namespace"):
             worker.confirm()
         worker.accept_place()
-        assert worker.confirm() == places.known() != Place(NAMESPACE, "namespace-a", "cluster-a")
+        assert worker.confirm() == places.known() != JobsPlace(NAMESPACE, "namespace-a", "cluster-a")
 
 
 def test_one_confirmation_serves_many_requests_and_many_places_fill_no_memory(tmp_path: Path) -> None:
@@ -242,14 +244,18 @@ def test_one_confirmation_serves_many_requests_and_many_places_fill_no_memory(tm
         assert len(reads) == 1
         confirmed = ConfirmedPlaces(Shelf())
         for number in range(MOST_CONFIRMED + 1):
-            confirmed.add(Place(NAMESPACE, str(number)))
-        assert [Place(NAMESPACE, str(number)) in confirmed for number in (0, 1, MOST_CONFIRMED)] == [False, True, True]
+            confirmed.add(JobsPlace(NAMESPACE, str(number)))
+        assert [JobsPlace(NAMESPACE, str(number)) in confirmed for number in (0, 1, MOST_CONFIRMED)] == [
+            False,
+            True,
+            True,
+        ]
 
 
 def test_a_scheduler_service_follows_the_namespace_that_an_operator_accepted(tmp_path: Path) -> None:
     with an_api_server() as server:
         server.namespace_uid = "namespace-a"
-        service = KubernetesCluster(an_access(server, tmp_path), OURS, Pods(), LogStorage(tmp_path))
+        service = KubernetesCluster(an_access(server, tmp_path), OURS, PodSettings(), LogStorage(tmp_path))
         assert service.deploy(request("namespace-a")).created
         server.namespace_uid = "namespace-b"
         assert not service.deploy(request("namespace-b")).created, "the namespace is no part of what a key stands for"
@@ -257,7 +263,7 @@ def test_a_scheduler_service_follows_the_namespace_that_an_operator_accepted(tmp
 
 def test_a_request_of_a_caller_that_knows_no_namespace_is_carried_out(tmp_path: Path) -> None:
     with an_api_server() as server:
-        service = KubernetesCluster(an_access(server, tmp_path), OURS, Pods(), LogStorage(tmp_path))
+        service = KubernetesCluster(an_access(server, tmp_path), OURS, PodSettings(), LogStorage(tmp_path))
         assert service.deploy(request(None)).created
 
 
@@ -272,7 +278,9 @@ def test_a_request_carries_the_namespace_on_record(tmp_path: Path) -> None:
     deployer, claims = SimpleNamespace(deploy=deploy), SimpleNamespace(failed=lambda *_, **__: None)
     with an_api_server() as server:
         server.namespace_uid = "namespace-a"
-        cluster = KubernetesCluster(an_access(server, tmp_path), OURS, Pods(), LogStorage(tmp_path), places=places)
+        cluster = KubernetesCluster(
+            an_access(server, tmp_path), OURS, PodSettings(), LogStorage(tmp_path), places=places
+        )
         ClaimDeployer(cast(Claims, claims), cluster, cast(Deployer, deployer)).deploy(
             Claim(7, 0, "token", request(None))
         )

@@ -13,7 +13,7 @@ import pytest
 from crawler_lifecycle.control import stack_file
 from crawler_lifecycle.errors import NotReady
 from crawler_lifecycle.services.embedded.addresses import Ports
-from crawler_lifecycle.services.embedded.plan import Part, Plan
+from crawler_lifecycle.services.embedded.plan import StackPart, StackPlan
 from crawler_lifecycle.services.embedded.stack import Stack
 from tests.embedded import processes_of
 from tests.process.crawls import PATIENCE, end_all_of
@@ -35,7 +35,7 @@ class Bare(Stack):
     async def _start(self) -> None:
         self._start_reaper()
 
-    async def add(self, part: Part) -> None:
+    async def add(self, part: StackPart) -> None:
         (await self._start_child(part)).keep_running(self._ensure_reaper)
 
 
@@ -54,9 +54,9 @@ def test_a_full_disk_is_told_in_one_line(tmp_path: Path, monkeypatch: pytest.Mon
 
 async def test_it_is_found_as_soon_as_there_is_room(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
-    part = Part("sleeper", [sys.executable, "-c", "import time; time.sleep(1000)", str(state)])
+    part = StackPart("sleeper", [sys.executable, "-c", "import time; time.sleep(1000)", str(state)])
 
-    stack = Bare(Plan(state, Ports.free(), {}, "", ""), said.append)
+    stack = Bare(StackPlan(state, Ports.free(), {}, "", ""), said.append)
     async with stack.running():
         await stack.add(part)
         (first,) = processes_of(state, _sleeps)

@@ -9,7 +9,7 @@ from crawler_lifecycle.cli.details_lines import details_lines
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus
 from crawler_lifecycle.contract.steps.looks import CloseLook, TaskChange
 from crawler_lifecycle.contract.steps.run import RunPlan, RunRef
-from crawler_lifecycle.ports import Execution
+from crawler_lifecycle.ports import SupervisorExecution
 from tests.house import House
 
 MINUTE = timedelta(minutes=1)
@@ -27,7 +27,7 @@ def reopened(house: House) -> RunRef:
     end(house, plan, 0, TaskStatus.SUCCEEDED)
     end(house, plan, 1, TaskStatus.FAILED)
     house.store.runs.close(plan.run, RunStatus.FAILED, "a test")
-    execution = Execution(house.details(plan).run.workflow_id, "next", datetime.now(UTC))
+    execution = SupervisorExecution(house.details(plan).run.workflow_id, "next", datetime.now(UTC))
     record = house.store.runs.reopen(plan.run.run_id, execution)
     assert (record.status, record.admitted_at) == (RunStatus.PROCESSING, None)
     return plan.run.model_copy(update={"epoch": record.epoch})

@@ -10,7 +10,7 @@ from crawler_lifecycle.contract.audits import AuditPart, FindingKind
 from crawler_lifecycle.contract.flows.states import FlowState
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.flows import Workflow, crawl
-from crawler_lifecycle.ports import Delivery, Execution
+from crawler_lifecycle.ports import Delivery, SupervisorExecution
 from crawler_lifecycle.retention.store import RetentionStore
 from tests.activities.auditing import audit, findings
 from tests.contracts.flows import pushed
@@ -26,7 +26,7 @@ def test_the_audit_gives_the_flow_a_supervisor(house: House, has_ended: bool) ->
     flow.close(run, RunStatus.FAILED, "all_failed")
     flow.go_on()
     flow.store.flow_ends.settle(flow.uid, 1, list(Delivery), {})
-    flow.store.runs.reopen(run.run_id, Execution(run.workflow_id, "again", datetime.now(UTC)))
+    flow.store.runs.reopen(run.run_id, SupervisorExecution(run.workflow_id, "again", datetime.now(UTC)))
     if has_ended:
         flow.close(run, RunStatus.COMPLETED, "all_succeeded")
     assert RetentionStore(house.database).old_flows(datetime.now(UTC), limit=9) == [flow.uid]

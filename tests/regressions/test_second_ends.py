@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import ExportState
-from crawler_lifecycle.contract.steps.run import CloseRun, RunEnd
+from crawler_lifecycle.contract.steps.run import CloseRun, ExportedEnd
 from crawler_lifecycle.contract.steps.stopping import LogCancellation
 from crawler_lifecycle.contract.steps.supervision import TakeOver
 from crawler_lifecycle.control.reading import is_handed_over
@@ -23,9 +23,9 @@ def test_the_exports_of_an_earlier_end_do_not_count(house: House) -> None:
 
     run = plan.run
     end()
-    house.do(house.exports.initiate_export_signal, RunEnd(run=run))
+    house.do(house.exports.initiate_export_signal, ExportedEnd(run=run))
     assert house.details(plan).run.export_state is ExportState.PENDING
-    house.do(house.exports.export_supporting_files, RunEnd(run=run))
+    house.do(house.exports.export_supporting_files, ExportedEnd(run=run))
     assert house.details(plan).run.export_state is ExportState.DONE
     assert is_handed_over(house.details(plan))
 
@@ -35,9 +35,9 @@ def test_the_exports_of_an_earlier_end_do_not_count(house: House) -> None:
     assert taken.plan is not None
     run = taken.plan.run
     end()
-    house.do(house.exports.initiate_export_signal, RunEnd(run=run, end=taken.plan.end))
+    house.do(house.exports.initiate_export_signal, ExportedEnd(run=run, end=taken.plan.end))
     assert house.details(plan).run.export_state is ExportState.PENDING
     assert not is_handed_over(house.details(plan))
-    house.do(house.exports.export_supporting_files, RunEnd(run=run, end=taken.plan.end))
+    house.do(house.exports.export_supporting_files, ExportedEnd(run=run, end=taken.plan.end))
     assert is_handed_over(house.details(plan))
     assert len({export.event_id for export in house.details(plan).exports}) == 4

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from crawler_lifecycle.adapters.kubernetes.act.job_spec import Pods
+from crawler_lifecycle.adapters.kubernetes.act.job_spec import PodSettings
 from crawler_lifecycle.adapters.kubernetes.cluster import KubernetesCluster, LogStorage
 from tests.api_servers import Json, an_access, an_api_server
 from tests.contracts.acting import Acting, ended_with
@@ -93,4 +93,4 @@ def test_the_log_of_a_job_that_goes_on_is_of_the_pod_that_stays(acting: Acting, 
 
 def a_cluster(acting: Acting, folder: Path) -> KubernetesCluster:
     storage = LogStorage(folder / "of the reader")
-    return KubernetesCluster(an_access(acting.server, folder), acting.installation, Pods(), storage)
+    return KubernetesCluster(an_access(acting.server, folder), acting.installation, PodSettings(), storage)

@@ -9,8 +9,8 @@ import pytest
 
 from crawler_lifecycle.errors import NotReady
 from crawler_lifecycle.services.embedded import child as module
-from crawler_lifecycle.services.embedded.child import Child
-from crawler_lifecycle.services.embedded.plan import Part
+from crawler_lifecycle.services.embedded.child import StackChild
+from crawler_lifecycle.services.embedded.plan import StackPart
 
 BUSY = [sys.executable, "-c", "import sys; sys.stdin.read(); import signal; signal.pause()"]
 
@@ -18,7 +18,7 @@ BUSY = [sys.executable, "-c", "import sys; sys.stdin.read(); import signal; sign
 async def test_a_part_that_lives_is_awaited_for_longer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SLOW_SECONDS", 0.0)
     lines: list[str] = []
-    child = Child(Part("scheduler", BUSY), dict(os.environ), tmp_path / "log", lines.append, lambda: None)
+    child = StackChild(StackPart("scheduler", BUSY), dict(os.environ), tmp_path / "log", lines.append, lambda: None)
 
     async def probe() -> None:
         if not lines:
@@ -37,7 +37,7 @@ async def test_a_part_that_lives_is_awaited_for_longer(tmp_path: Path, monkeypat
 
 async def test_a_part_that_ended_is_awaited_no_longer(tmp_path: Path) -> None:
     command = [sys.executable, "-c", "raise SystemExit(3)"]
-    child = Child(Part("scheduler", command), dict(os.environ), tmp_path / "log", print, lambda: None)
+    child = StackChild(StackPart("scheduler", command), dict(os.environ), tmp_path / "log", print, lambda: None)
 
     async def probe() -> None:
         raise NotReady("it does not listen")

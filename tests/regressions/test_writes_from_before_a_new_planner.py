@@ -7,7 +7,7 @@ import pytest
 
 from crawler_lifecycle.contract.flows.states import FlowState, MemberState
 from crawler_lifecycle.domain.flows.messages import FlowRef
-from crawler_lifecycle.domain.flows.plan import Change
+from crawler_lifecycle.domain.flows.plan import MemberChange
 from crawler_lifecycle.domain.flows.planner import Planner
 from crawler_lifecycle.domain.flows.rows import FlowRow, Ledger, MemberKind, MemberRow
 from crawler_lifecycle.domain.flows.unconfirmed import Unconfirmed
@@ -28,7 +28,7 @@ def test_a_new_planner_drops_what_waits_to_be_written(state: FlowState | None) -
     former = planner()
     course = Course(FlowRef(uid="uid", epoch=1), "w", former, 1, Writes(Bell()), Unconfirmed())
     row = former.rows[1]
-    course.writes.add([Change(row, row._replace(state=MemberState.CANCELLED))], state)
+    course.writes.add([MemberChange(row, row._replace(state=MemberState.CANCELLED))], state)
     assert not course.writes.is_idle
     course.renew(planner(), door=2, writes=0, starts=0)
     assert course.writes.is_idle

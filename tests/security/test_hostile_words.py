@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from crawler_lifecycle.adapters.catalogue import Catalogue
-from crawler_lifecycle.adapters.kubernetes.act.job_spec import Pods, job_of
+from crawler_lifecycle.adapters.kubernetes.act.job_spec import PodSettings, job_of
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.cli.requests import make_request
@@ -81,13 +81,13 @@ def test_what_is_asked_is_what_a_job_is_deployed_with(
 def test_a_kubernetes_job_says_it_in_values_only(name: str, value: str) -> None:
     """No name, label or path of the job is made of it, and nothing in it is expanded."""
     entry = Crawler(name=name, image="crawler:1", command=["crawl"], argument_flag="-a", environment={"A": value})
-    job = job_of(a_request(crawler=entry, arguments={name: value}), Pods(files_claim="files"))
+    job = job_of(a_request(crawler=entry, arguments={name: value}), PodSettings(files_claim="files"))
     [container] = job["spec"]["template"]["spec"]["containers"]
     assert [_expanded(part) for part in container["args"]] == ["-a", f"{name}={value}"]
     told = {each["name"]: _expanded(each["value"]) for each in container["env"] if "value" in each}
     assert (told["A"], json.loads(told["CRAWL_ARGUMENTS"])) == (value, {name: value})
     plain = job_of(
-        a_request(crawler=Crawler(name="x", image="crawler:1", command=["crawl"])), Pods(files_claim="files")
+        a_request(crawler=Crawler(name="x", image="crawler:1", command=["crawl"])), PodSettings(files_claim="files")
     )
     assert _shape(job["metadata"]) == _shape(plain["metadata"])
 

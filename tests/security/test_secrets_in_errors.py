@@ -10,7 +10,7 @@ import pytest
 from crawler_lifecycle import configuration
 from crawler_lifecycle.adapters.aws.archives import S3Archiver
 from crawler_lifecycle.adapters.aws.events import EventBridge
-from crawler_lifecycle.adapters.kubernetes.http.connection import Access, Connection
+from crawler_lifecycle.adapters.kubernetes.http.connection import ApiAccess, ApiConnection
 from crawler_lifecycle.adapters.pushers.channels import PusherChannels
 from crawler_lifecycle.adapters.pushers.webhooks import Webhook, endpoints
 from crawler_lifecycle.adapters.scheduler_client import SchedulerClient
@@ -140,7 +140,7 @@ def test_a_kubeconfig(tmp_path: Path, content: str) -> None:
     path = tmp_path / "config"
     path.write_text(content.replace("%s", SECRET))
     with pytest.raises(LifecycleError) as caught:
-        Connection(Access("crawls", kubeconfig=path))
+        ApiConnection(ApiAccess("crawls", kubeconfig=path))
     assert SECRET not in caught.value.message
 
 

@@ -12,7 +12,7 @@ from temporalio.testing import WorkflowEnvironment
 
 from crawler_lifecycle.adapters.sql import migrate
 from crawler_lifecycle.cli.program import main
-from crawler_lifecycle.contract.schedules import Outcome, Triggered
+from crawler_lifecycle.contract.schedules import OccurrenceOutcome, Triggered
 from crawler_lifecycle.control.schedules import ScheduleCommands
 from crawler_lifecycle.errors import TemporaryError
 from crawler_lifecycle.services.api.tokens import Scope
@@ -174,7 +174,7 @@ def test_nobody_is_told_to_ask_again_for_what_may_have_been_made(
     http: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def asked(_: ScheduleCommands, schedule_id: str) -> Triggered:
-        return Triggered(schedule_id=schedule_id, outcome=Outcome.ASKED)
+        return Triggered(schedule_id=schedule_id, outcome=OccurrenceOutcome.ASKED)
 
     async def away(*_: object, **__: object) -> None:
         raise TemporaryError("Temporal does not answer")

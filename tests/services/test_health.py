@@ -14,7 +14,7 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from crawler_lifecycle.adapters.kubernetes.act.job_spec import Pods
+from crawler_lifecycle.adapters.kubernetes.act.job_spec import PodSettings
 from crawler_lifecycle.adapters.kubernetes.cluster import KubernetesCluster, LogStorage
 from crawler_lifecycle.adapters.kubernetes.observe import changes
 from crawler_lifecycle.adapters.sql.store import SqlStore
@@ -228,7 +228,7 @@ async def test_a_watcher_whose_stream_is_refused_is_not_ready(
 
     with an_api_server() as server:
         server.watching = [Answered(403, "Forbidden", "cannot watch jobs") for _ in range(1000)]
-        cluster = KubernetesCluster(an_access(server, tmp_path), str(uuid4()), Pods(), LogStorage(tmp_path))
+        cluster = KubernetesCluster(an_access(server, tmp_path), str(uuid4()), PodSettings(), LogStorage(tmp_path))
         watcher = Watcher(SqlStore(house.database).claims, cluster, send)
         async with served(SILENT, {"cluster": partial(asyncio.to_thread, cluster.check)}, watcher.pulses) as door:
             watching = asyncio.create_task(watcher.run())

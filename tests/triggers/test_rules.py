@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from moto.events.models import EventPattern
 
 from crawler_lifecycle.errors import BadInput
-from crawler_lifecycle.triggers.model import Act, Event, Rule
+from crawler_lifecycle.triggers.model import Act, Event, TriggerRule
 from crawler_lifecycle.triggers.rules import matches, pattern_mistakes, rendered, rule_for, template_mistakes
 
 EVENT = {
@@ -63,9 +63,9 @@ def test_values_and_inner_fields(detail: dict[str, Any], fits: bool) -> None:
 def test_the_first_rule_that_fits_counts() -> None:
     event = Event.model_validate(EVENT)
     rules = [
-        Rule("other", {"source": ["shop.returns"]}, Act.START_RUN, {}),
-        Rule("first", {"source": ["shop.orders"]}, Act.START_RUN, {}),
-        Rule("second", {"source": ["shop.orders"]}, Act.STOP_RUN, {}),
+        TriggerRule("other", {"source": ["shop.returns"]}, Act.START_RUN, {}),
+        TriggerRule("first", {"source": ["shop.orders"]}, Act.START_RUN, {}),
+        TriggerRule("second", {"source": ["shop.orders"]}, Act.STOP_RUN, {}),
     ]
     assert rule_for(event, rules).name == "first"
     with pytest.raises(BadInput, match=r"no rule fits source 'shop.orders' with detail type 'Order Placed'"):

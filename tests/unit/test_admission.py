@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crawler_lifecycle.contract.limits import INSTALLATION, ScopeLimits
-from crawler_lifecycle.domain.admission import Hold, OpenRun, Plan, Rooms, obstacle_in_turn, plan
+from crawler_lifecycle.domain.admission import AdmissionPlan, Hold, OpenRun, Rooms, obstacle_in_turn, plan
 from crawler_lifecycle.domain.reasons import ADMISSION, PAUSED, RUN_LIMIT
 
 SITE, TENANT = "label:site:a", "label:tenant:acme"
@@ -37,7 +37,7 @@ def begun(run_id: int, *scopes: str, children: int = 0, in_cluster: int = 0, **v
 
 def test_a_free_installation_admits_everybody() -> None:
     new = plan([waiting(1), waiting(2), begun(3, children=4)], limits(), 100)
-    assert new == Plan(granted={1: 1, 2: 1, 3: 4})
+    assert new == AdmissionPlan(granted={1: 1, 2: 1, 3: 4})
 
 
 def test_a_cap_on_runs_counts_the_runs_that_have_begun() -> None:

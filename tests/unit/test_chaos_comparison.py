@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from crawler_lifecycle.adapters.local.records import Ended
+from crawler_lifecycle.adapters.local.records import EndRecord
 from crawler_lifecycle.contract.records import ExportRecord, FormerAttempt, LogRecord, RunDetails
 from crawler_lifecycle.contract.requests import KeptRequest
 from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus, TaskStatus
@@ -23,9 +23,9 @@ FILES = 3
 Change = Callable[[Told], Told]
 
 
-def end(code: int | None, *, stop_asked: bool = False, left_over: int = 0) -> Ended:
+def end(code: int | None, *, stop_asked: bool = False, left_over: int = 0) -> EndRecord:
     reason = f"exit_{code}" if code else None
-    return Ended("uid", "i", 1.0, code, reason, None, 0.5, stop_asked=stop_asked, left_over=left_over)
+    return EndRecord("uid", "i", 1.0, code, reason, None, 0.5, stop_asked=stop_asked, left_over=left_over)
 
 
 def a_truth() -> Told:
@@ -96,7 +96,7 @@ def retried(
     attempt: int = 2,
     failures: int = 1,
     status: TaskStatus = TaskStatus.LOST,
-    first: Ended | None = None,
+    first: EndRecord | None = None,
     beside: int = 0,
 ) -> Change:
     """The first task lost its job, and completed at its second attempt."""

@@ -14,7 +14,7 @@ from unittest.mock import Mock
 import pytest
 
 from crawler_lifecycle.contract.records import RunRecord
-from crawler_lifecycle.control.reading import Download, RunArchive, RunReader
+from crawler_lifecycle.control.reading import OpenArchive, RunArchive, RunReader
 from crawler_lifecycle.ports import StoredArchive
 from tests.commands import Crawlctl
 
@@ -117,7 +117,7 @@ def test_the_file_has_its_name_only_when_it_is_whole(
             act()
             yield CONTENT[1000:]
 
-        download = nullcontext(Download(1, "books", 1, len(CONTENT), SHA256, chunks()))
+        download = nullcontext(OpenArchive(1, "books", 1, len(CONTENT), SHA256, chunks()))
         monkeypatch.setattr(RunReader, "download", lambda *_: download)
 
     if not has_links:

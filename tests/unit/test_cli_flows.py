@@ -19,7 +19,7 @@ from crawler_lifecycle.cli import flow_checking, flow_holding, flow_running
 from crawler_lifecycle.cli.common import open_control
 from crawler_lifecycle.cli.flow_lines import list_lines
 from crawler_lifecycle.cli.flow_options import print_effect
-from crawler_lifecycle.cli.flow_running import Ending, say_others
+from crawler_lifecycle.cli.flow_running import FlowOutput, say_others
 from crawler_lifecycle.cli.flows import flow as group
 from crawler_lifecycle.cli.remote.flows import RemoteFlows
 from crawler_lifecycle.client.http import Api
@@ -537,7 +537,7 @@ def test_a_run_names_other_flows_that_its_host_executes(
         SqlStore(database).flow_doors.push(PushFlow(definition=Workflow(id=name).add("a", plain).definition()))
     assert said(pushed, "pause", "paused")["changed"]
     monkeypatch.setattr(words, "HOST_PATIENCE", timedelta(seconds=-1))
-    ending = Ending(Path("graph.py"), graph=False, as_json=False)
+    ending = FlowOutput(Path("graph.py"), graph=False, as_json=False)
     for module in ("another", plain.__module__):
         asyncio.run(say_others(open_control(state), StepModules((module,)), ending))
     (line,) = capsys.readouterr().out.splitlines()

@@ -15,7 +15,7 @@ from crawler_lifecycle.contract.flows.states import FlowState
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.schedules import (
     Occurrence,
-    Outcome,
+    OccurrenceOutcome,
     Overlap,
     Pause,
     ScheduleCounts,
@@ -100,7 +100,7 @@ def test_a_trigger_of_which_nothing_is_known_yet_is_told_as_one(
     crawlctl: Crawlctl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def trigger(_: ScheduleCommands, schedule_id: str) -> Triggered:
-        return Triggered(schedule_id=schedule_id, outcome=Outcome.ASKED)
+        return Triggered(schedule_id=schedule_id, outcome=OccurrenceOutcome.ASKED)
 
     monkeypatch.setattr(ScheduleCommands, "trigger", trigger)
     result = crawlctl("schedule", "trigger", "nightly")
@@ -129,8 +129,10 @@ def a_schedule() -> ScheduleDetails:
         counts=ScheduleCounts(started=3, skipped_overlap=2, skipped_missed_window=1, queued=0),
         open_workflows=["crawl-nightly-2026-11-20T11:00:00Z"],
         occurrences=[
-            Occurrence(at=NOON, outcome=Outcome.SKIPPED, reason=SkipReason.PAUSED, detail="paused by ann: rebuilt"),
-            Occurrence(at=NOON, outcome=Outcome.STARTED, workflow_id="w"),
+            Occurrence(
+                at=NOON, outcome=OccurrenceOutcome.SKIPPED, reason=SkipReason.PAUSED, detail="paused by ann: rebuilt"
+            ),
+            Occurrence(at=NOON, outcome=OccurrenceOutcome.STARTED, workflow_id="w"),
         ],
     )
 
@@ -152,7 +154,7 @@ def test_a_schedule_as_text_says_why_an_occurrence_was_skipped() -> None:
 
 def test_a_schedule_of_flows_as_text_names_the_flows() -> None:
     started = Occurrence(
-        at=NOON, outcome=Outcome.STARTED, workflow_id="w", flow_id="nightly-1", flow_state=FlowState.DISCARDED
+        at=NOON, outcome=OccurrenceOutcome.STARTED, workflow_id="w", flow_id="nightly-1", flow_state=FlowState.DISCARDED
     )
     flows = {"crawler": None, "run": None, "flow_id": "shops", "flow": FlowDefinition(id="shops")}
     details = a_schedule().model_copy(update={**flows, "occurrences": [started]})

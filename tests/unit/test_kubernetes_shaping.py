@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crawler_lifecycle.adapters.job_request import request_hash
-from crawler_lifecycle.adapters.kubernetes.act.job_spec import Pods, job_of, labels_of
+from crawler_lifecycle.adapters.kubernetes.act.job_spec import PodSettings, job_of, labels_of
 from crawler_lifecycle.contract.deployment import DeploymentRequest
 from crawler_lifecycle.errors import Refused
 
@@ -39,7 +39,7 @@ def a_request(**crawler: Any) -> DeploymentRequest:
 
 
 def a_job(**pod: Any) -> dict[str, Any]:
-    return job_of(a_request(pod=pod), Pods())
+    return job_of(a_request(pod=pod), PodSettings())
 
 
 def pod_of(job: dict[str, Any]) -> dict[str, Any]:
@@ -119,7 +119,7 @@ def test_a_shape_changes_nothing_else_of_a_pod() -> None:
 
 def test_ephemeral_storage_is_requested_and_limited_beside_the_others() -> None:
     resources = {"cpu": "1", "ephemeral_storage": "10Gi"}
-    [container] = pod_of(job_of(a_request(resources=resources), Pods()))["containers"]
+    [container] = pod_of(job_of(a_request(resources=resources), PodSettings()))["containers"]
     quantities = {"cpu": "1", "ephemeral-storage": "10Gi"}
     assert container["resources"] == {"requests": quantities, "limits": quantities}
 
@@ -165,4 +165,4 @@ def test_the_same_shape_in_another_order_is_the_same_job(fields: list[str], name
     expected = a_request(pod={field: {f"example.com/{name}": name for name in "abc"} for field in sorted_fields})
     arrived = DeploymentRequest.model_validate_json(written.model_dump_json())
     assert request_hash(arrived) == request_hash(written) == request_hash(expected)
-    assert job_of(arrived, Pods()) == job_of(written, Pods()) == job_of(expected, Pods())
+    assert job_of(arrived, PodSettings()) == job_of(written, PodSettings()) == job_of(expected, PodSettings())

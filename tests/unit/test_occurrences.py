@@ -3,8 +3,8 @@
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from crawler_lifecycle.contract.schedules import Occurrence, Outcome, Overlap, Pause, SkipReason
-from crawler_lifecycle.domain.occurrences import Circumstances, Start, outcomes, with_queue
+from crawler_lifecycle.contract.schedules import Occurrence, OccurrenceOutcome, Overlap, Pause, SkipReason
+from crawler_lifecycle.domain.occurrences import Circumstances, ScheduledStart, outcomes, with_queue
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 KNOWN = Circumstances(
@@ -24,10 +24,10 @@ def at(minutes: float) -> datetime:
     return NOON + timedelta(minutes=minutes)
 
 
-def start(nominal: float, began: float | None = None, closed: float | None = None) -> Start:
+def start(nominal: float, began: float | None = None, closed: float | None = None) -> ScheduledStart:
     began = nominal if began is None else began
     closed_at = None if closed is None else at(closed)
-    return Start(f"crawl-{nominal}", "first", at(nominal), at(began), closed_at)
+    return ScheduledStart(f"crawl-{nominal}", "first", at(nominal), at(began), closed_at)
 
 
 def told(due: list[float], known: Circumstances) -> list[str]:
@@ -104,5 +104,5 @@ def test_queue_keeps_the_first_that_waits_and_replace_the_last() -> None:
 def test_every_time_has_an_answer() -> None:
     found = outcomes([at(minute) for minute in range(60)], replace(KNOWN, starts=[start(3, closed=9)], missed=100))
     assert [each.at for each in found] == [at(minute) for minute in range(60)]
-    assert {each.outcome for each in found} == {Outcome.STARTED, Outcome.SKIPPED}
-    assert all((each.reason in list(SkipReason)) == (each.outcome is Outcome.SKIPPED) for each in found)
+    assert {each.outcome for each in found} == {OccurrenceOutcome.STARTED, OccurrenceOutcome.SKIPPED}
+    assert all((each.reason in list(SkipReason)) == (each.outcome is OccurrenceOutcome.SKIPPED) for each in found)

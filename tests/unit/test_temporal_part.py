@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from crawler_lifecycle.services.embedded.addresses import Ports
-from crawler_lifecycle.services.embedded.plan import Plan, temporal_part
+from crawler_lifecycle.services.embedded.plan import StackPlan, temporal_part
 
 EXPECTED = [
     "history.transferProcessorMaxPollRPS=1000",
@@ -15,5 +15,5 @@ EXPECTED = [
 def test_the_server_has_our_dynamic_configuration(tmp_path: Path) -> None:
     """The default of a later server may be another, so every value is on the command line."""
     prefix = "--dynamic-config-value="
-    options = temporal_part(Plan(tmp_path, Ports.free(), {}, "", "")).command
+    options = temporal_part(StackPlan(tmp_path, Ports.free(), {}, "", "")).command
     assert [option.removeprefix(prefix) for option in options if option.startswith(prefix)] == EXPECTED

@@ -27,7 +27,7 @@ from crawler_lifecycle.control.installation import Installation
 from crawler_lifecycle.control.runs import Started
 from crawler_lifecycle.errors import LifecycleError
 from crawler_lifecycle.services.embedded.addresses import Ports
-from crawler_lifecycle.services.embedded.plan import Plan, make_plan, temporal_part
+from crawler_lifecycle.services.embedded.plan import StackPlan, make_plan, temporal_part
 from tests.embedded import CRAWLCTL, Crawlctl, environment
 from tests.process.crawls import PATIENCE, Site, catalogue_of, end_all_of
 from tests.process.stops import CRAWLERS
@@ -43,7 +43,7 @@ Process = asyncio.subprocess.Process
 class Sides:
     """`released`: the code of the version before."""
 
-    plan: Plan
+    plan: StackPlan
     site: Site
     receiver: Receiver
     released: Path

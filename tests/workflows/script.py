@@ -25,21 +25,21 @@ from crawler_lifecycle.contract.steps.looks import (
     EvidenceRequest,
     EvidenceWrite,
     LookAt,
+    RowsWritten,
     StatusWrite,
     TaskChange,
     TaskEvidence,
-    Written,
 )
 from crawler_lifecycle.contract.steps.run import (
     Clock,
     CloseRun,
     Counted,
+    ExportedEnd,
     ExportedFiles,
     ExportSignal,
     Notify,
     Removal,
     RemoveJobs,
-    RunEnd,
     RunInput,
     RunOutcome,
     RunPlan,
@@ -235,15 +235,15 @@ class Script:
         return EvidencePage(items=[TaskEvidence(task=first, attempt=1, log_tail=self.log_tail)], rest=to_ranges(rest))
 
     @activity.defn
-    async def reconcile_tasks(self, step: EvidenceWrite) -> Written:
+    async def reconcile_tasks(self, step: EvidenceWrite) -> RowsWritten:
         await self._noted("reconcile_tasks", step)
-        return Written(written=len(step.items))
+        return RowsWritten(written=len(step.items))
 
     @activity.defn
-    async def sync_statuses(self, step: StatusWrite) -> Written:
+    async def sync_statuses(self, step: StatusWrite) -> RowsWritten:
         await self._noted("sync_statuses", step)
         stale = self.stale(self.looks)
-        return Written(written=len(step.changes) - stale, stale=stale)
+        return RowsWritten(written=len(step.changes) - stale, stale=stale)
 
     @activity.defn
     async def count_alive_tasks(self, step: CloseLook) -> AliveTasks:
@@ -374,11 +374,11 @@ class Script:
         return Counted(count=0)
 
     @activity.defn
-    async def initiate_export_signal(self, step: RunEnd) -> ExportSignal:
+    async def initiate_export_signal(self, step: ExportedEnd) -> ExportSignal:
         await self._noted("initiate_export_signal", step)
         return ExportSignal(event_id="event", supporting_files="zip")
 
     @activity.defn
-    async def export_supporting_files(self, step: RunEnd) -> ExportedFiles:
+    async def export_supporting_files(self, step: ExportedEnd) -> ExportedFiles:
         await self._noted("export_supporting_files", step)
         return ExportedFiles(event_id="event-2")

@@ -13,7 +13,7 @@ from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus, TaskStatus
 from crawler_lifecycle.domain.naming import crawl_workflow_id, event_id
 from crawler_lifecycle.flows import RetryPolicy, RetryRule, Workflow, crawl, each_task
-from crawler_lifecycle.ports import Execution
+from crawler_lifecycle.ports import SupervisorExecution
 from tests.crawl_results import end_tasks
 from tests.databases import ref_to
 from tests.flow_stage import FlowStage
@@ -151,7 +151,7 @@ async def test_a_run_that_is_reopened_after_the_end_of_its_flow_goes_on(flows: F
     await flows.crawls.end("shop", RunStatus.FAILED, "all_failed")
     assert (await supervisor.result())["state"] == "discarded"
     (run,) = flows.crawls.runs["shop"]
-    await asyncio.to_thread(flows.store.runs.reopen, run.run_id, Execution(run.workflow_id, "second"))
+    await asyncio.to_thread(flows.store.runs.reopen, run.run_id, SupervisorExecution(run.workflow_id, "second"))
     await flows.nudge(flow)
     await shown_as(flow, "shop", "executing")
     await flows.crawls.end("shop")

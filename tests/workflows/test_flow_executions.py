@@ -19,8 +19,8 @@ from crawler_lifecycle.domain.flows.messages import StartCrawls
 from crawler_lifecycle.domain.naming import FLOW_WORKFLOW
 from crawler_lifecycle.errors import TemporaryError
 from crawler_lifecycle.flows import Workflow, crawl
-from crawler_lifecycle.ports import ClaimedStep, Execution
-from crawler_lifecycle.workflows.visibility import FlowView
+from crawler_lifecycle.ports import ClaimedStep, SupervisorExecution
+from crawler_lifecycle.workflows.visibility import FlowDisplay
 from tests.databases import copy_of
 from tests.flow_stage import FlowStage, flow_stage
 from tests.unit.flows.work import plain
@@ -84,7 +84,7 @@ async def test_an_execution_that_was_taken_over_ends_as_failed(flows: FlowStage)
     flows.host.hold("a")
     flow, supervisor = await flows.start(pair())
     await flows.host.begun["a"].wait()
-    await asyncio.to_thread(flows.store.flow_ledger.begin, flow.uid, Execution("another", str(uuid4())))
+    await asyncio.to_thread(flows.store.flow_ledger.begin, flow.uid, SupervisorExecution("another", str(uuid4())))
     flows.host.release("a")
     with pytest.raises(WorkflowFailureError) as failure:
         await supervisor.result()
@@ -140,7 +140,7 @@ async def test_an_execution_that_changed_code_cannot_replay_is_followed_by_anoth
         flows.host.hold("a")
         flow, supervisor = await flows.start(pair())
         await flows.host.begun["a"].wait()
-        monkeypatch.setattr(FlowView, "show", lambda *_: None)  # without the search attributes in the history
+        monkeypatch.setattr(FlowDisplay, "show", lambda *_: None)  # without the search attributes in the history
         await flows.nudge(flow)
         with pytest.raises(WorkflowFailureError) as failure:
             await supervisor.result()

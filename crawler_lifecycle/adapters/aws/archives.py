@@ -14,7 +14,7 @@ from crawler_lifecycle.adapters.aws.upload import MEND_WRITING, Upload, wait_aft
 from crawler_lifecycle.adapters.regular_files import files_of
 from crawler_lifecycle.domain.naming import archive_name, checked_uid
 from crawler_lifecycle.errors import NotFound, TemporaryError
-from crawler_lifecycle.ports import Archive, Progress, StoredArchive
+from crawler_lifecycle.ports import Archive, OnProgress, StoredArchive
 from crawler_lifecycle.settings.outside import ExportSettings
 
 MIB = 1024 * 1024
@@ -50,7 +50,7 @@ class S3Archiver:
         return f"s3://{self._bucket}/{self._key(run_uid, end)}"
 
     def archive(
-        self, run_uid: str, end: int, ended_at: datetime, progress: Progress, *, may_lack_files: bool = True
+        self, run_uid: str, end: int, ended_at: datetime, progress: OnProgress, *, may_lack_files: bool = True
     ) -> Archive | None:
         """Upload the archive, and return its figures; `bytes` counts the files before compression.
 
@@ -100,7 +100,7 @@ class S3Archiver:
 class _RepeatedProgress:
     """The archive's progress. The upload repeats the last progress while it waits for the server, as a heartbeat."""
 
-    progress: Progress
+    progress: OnProgress
     files: int = 0
     bytes_done: int = 0
 

@@ -9,11 +9,11 @@ from functools import partial
 from pathlib import Path
 
 from crawler_lifecycle.adapters.kubernetes.act.deploying import Deploying
-from crawler_lifecycle.adapters.kubernetes.act.job_spec import Pods
+from crawler_lifecycle.adapters.kubernetes.act.job_spec import PodSettings
 from crawler_lifecycle.adapters.kubernetes.act.removal import Removing
-from crawler_lifecycle.adapters.kubernetes.act.stopping import Reaching, Stopping
-from crawler_lifecycle.adapters.kubernetes.http.api import Api
-from crawler_lifecycle.adapters.kubernetes.http.connection import Access
+from crawler_lifecycle.adapters.kubernetes.act.stopping import JobStopping, Reaching
+from crawler_lifecycle.adapters.kubernetes.http.api import KubernetesApi
+from crawler_lifecycle.adapters.kubernetes.http.connection import ApiAccess
 from crawler_lifecycle.adapters.kubernetes.http.decoding import METADATA
 from crawler_lifecycle.adapters.kubernetes.http.rights import missing_rights
 from crawler_lifecycle.adapters.kubernetes.http.server_version import AcceptedVersion, checked_version
@@ -33,7 +33,7 @@ from crawler_lifecycle.contract.steps.looks import TaskEvidence
 from crawler_lifecycle.domain.audit.subjects import ListedJob
 from crawler_lifecycle.domain.looks import JobKey, JobLook, Look
 from crawler_lifecycle.errors import NotFound, NotReady, Refused
-from crawler_lifecycle.ports import NO_UIDS, KeepFacts, LogChunk, Place, Places, PlacesInMemory, Uids, keep_no_facts
+from crawler_lifecycle.ports import NO_UIDS, JobsPlace, KeepFacts, LogChunk, Places, PlacesInMemory, Uids, keep_no_facts
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +54,14 @@ class KubernetesCluster:
 
     def __init__(
         self,
-        access: Access,
+        access: ApiAccess,
         installation: str | None,
-        pods: Pods,
+        pods: PodSettings,
         log_storage: LogStorage,
         patience: JobPatience = PATIENT,
         places: Places | None = None,
     ) -> None:
-        self._api = Api(access)
+        self._api = KubernetesApi(access)
         self._installation = installation
         # every part gets a `Jobs` with threads of its own: slow logs of nodes delay no stop, and a stop delays no kill
         new_jobs = partial(Jobs, self._api, installation)
@@ -76,7 +76,7 @@ class KubernetesCluster:
         self._confirmed = ConfirmedPlaces(self._api)
         self._observer = Observer(self._api, installation, patience, places_for_looks)
         listening = Listening(self._logs)
-        self._stopping, self._killing = Stopping(new_jobs(), listening), Stopping(new_jobs(), listening)
+        self._stopping, self._killing = JobStopping(new_jobs(), listening), JobStopping(new_jobs(), listening)
         self._reaching = Reaching(new_jobs(), self._logs)
         self._removing = Removing(new_jobs(), self._logs, listening)
         self._collecting = Collecting(new_jobs(), self._logs, listening)
@@ -92,7 +92,7 @@ class KubernetesCluster:
         self._version.must_be_accepted()
         return self._deploying.deploy(request)
 
-    def confirm(self) -> Place | None:
+    def confirm(self) -> JobsPlace | None:
         """Return the recorded place; None without a database.
 
         Raise TemporaryError if the present namespace differs from the recorded place. If the namespace cannot be read,
@@ -109,7 +109,7 @@ class KubernetesCluster:
             self._confirmed.add(place)
         return place
 
-    def accept_place(self) -> tuple[Place | None, Place]:
+    def accept_place(self) -> tuple[JobsPlace | None, JobsPlace]:
         """Record the present namespace for this installation. Return the previous and the present namespace."""
         return self._namespace.accept()
 
@@ -198,5 +198,5 @@ class KubernetesCluster:
         raise NotReady(f"missing in namespace {self._api.namespace}: {rights}; {remedy}")
 
 
-def _place_of(namespace: JobNamespace) -> Place:
-    return Place(namespace.name, namespace.uid, namespace.cluster_uid)
+def _place_of(namespace: JobNamespace) -> JobsPlace:
+    return JobsPlace(namespace.name, namespace.uid, namespace.cluster_uid)

@@ -187,12 +187,12 @@ class Job(Object, frozen=True):
         return None if manager == JOB_CONTROLLER else manager or None
 
 
-class Waiting(Object, frozen=True):
+class ContainerWaiting(Object, frozen=True):
     reason: Words = None
     message: Words = None
 
 
-class Running(Object, frozen=True):
+class ContainerRunning(Object, frozen=True):
     started_at: Moment = None
 
     def __post_init__(self) -> None:
@@ -212,8 +212,8 @@ class Terminated(Object, frozen=True):
 
 
 class ContainerState(Object, frozen=True):
-    waiting: Waiting | None = None
-    running: Running | None = None
+    waiting: ContainerWaiting | None = None
+    running: ContainerRunning | None = None
     terminated: Terminated | None = None
 
 
@@ -269,7 +269,7 @@ class Involved(Object, frozen=True):
     uid: Words = None
 
 
-class Event(Object, frozen=True):
+class ClusterEvent(Object, frozen=True):
     """An event in the old notation, with counters and times of its own, or in the new notation, with a series."""
 
     metadata: Metadata

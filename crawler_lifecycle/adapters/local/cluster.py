@@ -12,9 +12,9 @@ from crawler_lifecycle.adapters.local import processes
 from crawler_lifecycle.adapters.local.changes import watch_runs
 from crawler_lifecycle.adapters.local.creation import create_once
 from crawler_lifecycle.adapters.local.layout import JOB_NAME, Layout, job_name_of, names
-from crawler_lifecycle.adapters.local.looking import Observer
+from crawler_lifecycle.adapters.local.looking import LocalObserver
 from crawler_lifecycle.adapters.local.placing import Placing
-from crawler_lifecycle.adapters.local.records import Ended, JobFolder, Stop, Unreadable, utc_time
+from crawler_lifecycle.adapters.local.records import EndRecord, JobFolder, Stop, UnreadableRecord, utc_time
 from crawler_lifecycle.adapters.local.results import result_of
 from crawler_lifecycle.adapters.local.stopping import Stopper
 from crawler_lifecycle.contract.deployment import Deployment, DeploymentRequest
@@ -39,7 +39,7 @@ class LocalCluster:
         self._files = files.absolute()
         self._installation = installation
         self._placing = Placing(self._layout, capacity)
-        self._observer = Observer(self._layout, installation)
+        self._observer = LocalObserver(self._layout, installation)
         self._stopper = Stopper(self._layout, self._placing)
 
     def deploy(self, request: DeploymentRequest) -> Deployment:
@@ -169,7 +169,7 @@ def _errors_are_temporary(action: str) -> Iterator[None]:
     """Turn file system errors and unreadable records into TemporaryError. `action` says what failed."""
     try:
         yield
-    except (OSError, Unreadable) as error:
+    except (OSError, UnreadableRecord) as error:
         raise TemporaryError(f"the local cluster cannot {action}: {error}") from error
 
 
@@ -213,7 +213,7 @@ def _listed(layout: Layout, name: str, installation: str | None) -> ListedJob | 
 def _made_at(job: JobFolder) -> datetime | None:
     try:
         spec = job.spec()
-    except Unreadable:
+    except UnreadableRecord:
         return None
     return utc_time(spec.claimed_at) if spec else None
 
@@ -236,7 +236,7 @@ def _events(folder: JobFolder) -> list[str]:
     """Return a line for every recorded step of the job, with its time. For an unreadable record, return the problem."""
     try:
         spec, started, stop, ended = folder.spec(), folder.started(), folder.stop(), folder.ended()
-    except Unreadable as error:
+    except UnreadableRecord as error:
         return [str(error)]
     steps: list[tuple[float, str]] = []
     if spec:
@@ -252,7 +252,7 @@ def _events(folder: JobFolder) -> list[str]:
     return [*lines, problem] if problem else lines
 
 
-def _how(ended: Ended, stop: Stop | None) -> str:
+def _how(ended: EndRecord, stop: Stop | None) -> str:
     """Return how the job ended. After our own SIGKILL, the exit code alone would leave the killer unknown."""
     was_killed = ended.code == KILLED and ended.stop_asked and stop is not None and stop.kill
     return "killed by the stop" if was_killed else ended.reason or "succeeded"

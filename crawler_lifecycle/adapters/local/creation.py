@@ -10,7 +10,7 @@ from crawler_lifecycle.adapters import job_request
 from crawler_lifecycle.adapters.local.layout import Layout
 from crawler_lifecycle.adapters.local.placing import Placing, place_name
 from crawler_lifecycle.adapters.local.processes import NAME_VARIABLE, UID_VARIABLE
-from crawler_lifecycle.adapters.local.records import JobFolder, Spec, Unreadable
+from crawler_lifecycle.adapters.local.records import JobFolder, Spec, UnreadableRecord
 from crawler_lifecycle.adapters.log_files import log_name
 from crawler_lifecycle.contract.deployment import Deployment, DeploymentRequest
 from crawler_lifecycle.domain.naming import checked_uid, job_name
@@ -27,7 +27,7 @@ def create_once(request: DeploymentRequest, layout: Layout, files: Path, placing
     folder = JobFolder(layout.job(spec.name))
     try:
         existing = folder.spec()
-    except Unreadable as error:
+    except UnreadableRecord as error:
         raise TemporaryError(f"the job of {request.key} cannot be read: {error}") from error
     if existing is None:
         # The place comes before the job. A place without a job is cleared later, but a job without a place would wait

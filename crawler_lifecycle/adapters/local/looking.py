@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from crawler_lifecycle.adapters.local import processes
 from crawler_lifecycle.adapters.local.layout import JOB_NAME, Layout, job_name_of, names
-from crawler_lifecycle.adapters.local.records import Ended, JobFolder, Started, Unreadable, utc_time
+from crawler_lifecycle.adapters.local.records import EndRecord, JobFolder, StartRecord, UnreadableRecord, utc_time
 from crawler_lifecycle.adapters.local.results import facts_of
 from crawler_lifecycle.domain.looks import EndRequest, JobKey, JobLook, JobPhase, Look, Pods
 from crawler_lifecycle.domain.naming import job_name
@@ -37,7 +37,7 @@ class _DoubtfulJob:
     folder: JobFolder
 
 
-class Observer:
+class LocalObserver:
     """Observer for one installation's jobs; with None, for all jobs."""
 
     def __init__(self, layout: Layout, installation: str | None) -> None:
@@ -89,7 +89,7 @@ class Observer:
         for job in listed:
             try:
                 look = self._look_at(job, waiting)
-            except (Unreadable, OSError) as error:
+            except (UnreadableRecord, OSError) as error:
                 look = self._look_at_unreadable(job, str(error))
             if isinstance(look, _DoubtfulJob):
                 doubtful_jobs.append(look)
@@ -137,7 +137,7 @@ class Observer:
             raise TemporaryError(self._layout.missing)
 
     def _look_at(self, job: LocalJob, waiting: "_WaitingPlaces") -> "JobLook | _DoubtfulJob | None":
-        """Look at a job by its records; None if the job is absent or not ours. Unreadable for a damaged record."""
+        """Look at a job by its records; None if the job is absent or not ours. UnreadableRecord if it is damaged."""
         folder = job.folder
         ended = folder.ended()
         if not ended and (started := folder.started()):
@@ -153,7 +153,7 @@ class Observer:
             return _ended_job(job, ended) if self._is_ours(ended.installation) else None
         spec = folder.spec()
         if spec is None and folder.path.exists():
-            raise Unreadable(f"{folder.path} has no spec.json")
+            raise UnreadableRecord(f"{folder.path} has no spec.json")
         if spec is None or not self._is_ours(spec.installation):
             return None
         cause = CAPACITY if waiting.has(spec.place) else STARTING
@@ -197,15 +197,15 @@ def _job_key(run_uid: str, name: str) -> JobKey | None:
     return int(parts[2]), int(parts[3])
 
 
-def _readable_end(folder: JobFolder) -> Ended | None:
+def _readable_end(folder: JobFolder) -> EndRecord | None:
     """Return the end's record; None without a readable record."""
     try:
         return folder.ended()
-    except Unreadable:
+    except UnreadableRecord:
         return None
 
 
-def _running_job(job: LocalJob, started: Started) -> JobLook:
+def _running_job(job: LocalJob, started: StartRecord) -> JobLook:
     stop_asked = job.folder.stop_asked
     return JobLook(
         job.task,
@@ -218,7 +218,7 @@ def _running_job(job: LocalJob, started: Started) -> JobLook:
     )
 
 
-def _ended_job(job: LocalJob, ended: Ended) -> JobLook | _DoubtfulJob:
+def _ended_job(job: LocalJob, ended: EndRecord) -> JobLook | _DoubtfulJob:
     """Return the look at a job that has ended, doubtful if processes were left at the end."""
     look = JobLook(
         job.task,

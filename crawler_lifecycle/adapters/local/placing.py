@@ -21,7 +21,7 @@ from pathlib import Path
 
 from crawler_lifecycle.adapters.local import processes
 from crawler_lifecycle.adapters.local.layout import JOB_NAME, Layout, job_name_of, names
-from crawler_lifecycle.adapters.local.records import JobFolder, Spec, Unreadable
+from crawler_lifecycle.adapters.local.records import JobFolder, Spec, UnreadableRecord
 from crawler_lifecycle.adapters.regular_files import open_regular
 
 logger = logging.getLogger(__name__)
@@ -134,7 +134,7 @@ class Placing:
             lock = job.lock()
             if lock is None:  # a runner lives: a later call finds the job started, and removes the waiting place
                 return False
-        except (Unreadable, OSError) as error:
+        except (UnreadableRecord, OSError) as error:
             logger.debug("%s cannot be placed: %s", place, error)
             return False
         running_place = waiting_place.rename(self.layout.running / place)

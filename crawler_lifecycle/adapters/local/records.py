@@ -31,7 +31,7 @@ from crawler_lifecycle.adapters.regular_files import open_regular
 T = TypeVar("T")
 
 
-class Unreadable(Exception):
+class UnreadableRecord(Exception):
     """A record exists but cannot be read."""
 
 
@@ -56,7 +56,7 @@ class Spec:
 
 
 @dataclass(frozen=True, slots=True)
-class Started:
+class StartRecord:
     """The runner and the job's first process; a bare pid may belong to another program by now."""
 
     uid: str
@@ -81,7 +81,7 @@ class Stop:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class EndRecord:
     """The end of the job. Without a reason the job succeeded; without a code no program was started."""
 
     uid: str
@@ -97,7 +97,7 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class JobFolder:
-    """A job's folder. A record's method returns None without the file, and raises Unreadable for an unreadable file."""
+    """A job's folder. A record's method returns None without the file. UnreadableRecord: the file cannot be read."""
 
     path: Path
 
@@ -109,18 +109,18 @@ class JobFolder:
     def spec(self) -> Spec | None:
         return _read(self.path / "spec.json", Spec)
 
-    def started(self) -> Started | None:
-        return _read(self.path / "started.json", Started)
+    def started(self) -> StartRecord | None:
+        return _read(self.path / "started.json", StartRecord)
 
     def stop(self) -> Stop | None:
         return _read(self.path / "stop.json", Stop)
 
-    def ended(self) -> Ended | None:
-        return _read(self.path / "exit.json", Ended)
+    def ended(self) -> EndRecord | None:
+        return _read(self.path / "exit.json", EndRecord)
 
-    def _readable_records(self) -> Iterator[Spec | Started | Ended]:
+    def _readable_records(self) -> Iterator[Spec | StartRecord | EndRecord]:
         for read in (self.spec, self.started, self.ended):
-            with suppress(Unreadable):
+            with suppress(UnreadableRecord):
                 if record := read():
                     yield record
 
@@ -134,20 +134,20 @@ class JobFolder:
         records = list(self._readable_records())
         if not records:
             return of_name(survey, self.path.name)
-        first = next((record.first for record in records if isinstance(record, Started)), None)
+        first = next((record.first for record in records if isinstance(record, StartRecord)), None)
         return of_job(survey, records[0].uid, first)
 
     def program_is_among(self, living: Iterable[psutil.Process]) -> bool:
         """Return whether the job's program is among the processes. Without a record, any process may be the program."""
         try:
             started = self.started()
-        except Unreadable:
+        except UnreadableRecord:
             started = None
         first = started.first if started else None
         return any(first is None or process.pid == first.pid for process in living)
 
-    def write(self, record: Spec | Started | Stop | Ended) -> None:
-        names = {Spec: "spec.json", Started: "started.json", Stop: "stop.json", Ended: "exit.json"}
+    def write(self, record: Spec | StartRecord | Stop | EndRecord) -> None:
+        names = {Spec: "spec.json", StartRecord: "started.json", Stop: "stop.json", EndRecord: "exit.json"}
         _write(self.path / names[type(record)], record)
 
     @property
@@ -163,7 +163,7 @@ class JobFolder:
         """Return whether the job was sent a signal; a request to end that met no process sends none."""
         try:
             stop = self.stop()
-        except Unreadable:
+        except UnreadableRecord:
             return True  # the unreadable record may be a request to kill
         return (self.path / "told").exists() or (stop is not None and stop.kill)
 
@@ -176,7 +176,7 @@ class JobFolder:
         """Return whether the job is over and its record lists no surviving process."""
         try:
             ended = self.ended()
-        except Unreadable:
+        except UnreadableRecord:
             return False
         return ended is not None and not ended.left_over
 
@@ -226,14 +226,14 @@ def _read(path: Path, kind: type[T]) -> T | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise Unreadable(f"{path} cannot be read: {error.strerror}") from error
+        raise UnreadableRecord(f"{path} cannot be read: {error.strerror}") from error
     try:
         return msgspec.json.decode(content, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Unreadable(f"{path} is damaged: {error}") from error
+        raise UnreadableRecord(f"{path} is damaged: {error}") from error
 
 
-def _write(path: Path, record: Spec | Started | Stop | Ended) -> None:
+def _write(path: Path, record: Spec | StartRecord | Stop | EndRecord) -> None:
     with NamedTemporaryFile(dir=path.parent, prefix=".", delete=False) as file:
         draft = Path(file.name)
         try:

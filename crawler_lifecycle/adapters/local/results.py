@@ -2,14 +2,14 @@
 
 import os
 
-from crawler_lifecycle.adapters.local.records import Ended, JobFolder, utc_time
+from crawler_lifecycle.adapters.local.records import EndRecord, JobFolder, utc_time
 from crawler_lifecycle.adapters.regular_files import NotRegular, open_regular
 from crawler_lifecycle.contract.crawl_result import LARGEST_FILE, CrawlResult
 from crawler_lifecycle.contract.outcome_facts import LONGEST_MESSAGE, OutcomeFacts
 from crawler_lifecycle.domain.crawl_results import PROBLEM, read_result, too_long
 
 
-def facts_of(ended: Ended, folder: JobFolder) -> OutcomeFacts:
+def facts_of(ended: EndRecord, folder: JobFolder) -> OutcomeFacts:
     result, _ = result_of(folder)
     return OutcomeFacts(
         job_uid=ended.uid,

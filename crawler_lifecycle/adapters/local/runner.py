@@ -18,7 +18,7 @@ import psutil
 from crawler_lifecycle.adapters.local import processes
 from crawler_lifecycle.adapters.local.layout import Layout
 from crawler_lifecycle.adapters.local.placing import Placing
-from crawler_lifecycle.adapters.local.records import Ended, JobFolder, Spec, Started, Unreadable
+from crawler_lifecycle.adapters.local.records import EndRecord, JobFolder, Spec, StartRecord, UnreadableRecord
 from crawler_lifecycle.adapters.regular_files import open_regular
 from crawler_lifecycle.domain.reasons import of_exit_code
 
@@ -64,7 +64,7 @@ class Runner:
         # its job runs on.
         with suppress(OSError):
             self._write_start()
-        with suppress(OSError, Unreadable):
+        with suppress(OSError, UnreadableRecord):
             self._signal_pending_stop()
         self._watch_deadline()
         self._wait(process)
@@ -130,7 +130,7 @@ class Runner:
     def _write_start(self) -> None:
         self.started_at = self.started_at or time.time()
         self.job.write(
-            Started(
+            StartRecord(
                 uid=self.spec.uid,
                 installation=self.spec.installation,
                 at=self.started_at,
@@ -153,7 +153,7 @@ class Runner:
         left_over: int = 0,
     ) -> None:
         self._write_until_written(
-            Ended(
+            EndRecord(
                 uid=self.spec.uid,
                 installation=self.spec.installation,
                 at=at or time.time(),
@@ -167,7 +167,7 @@ class Runner:
         )
         self.layout.announce_change(self.spec.run_uid)
 
-    def _write_until_written(self, ended: Ended) -> None:
+    def _write_until_written(self, ended: EndRecord) -> None:
         """Try until the record is written: a full disk gets room again, and an absent root folder comes back.
 
         Give up only if the job's folder was removed.

@@ -17,7 +17,7 @@ import psutil
 from crawler_lifecycle.adapters.local import processes
 from crawler_lifecycle.adapters.local.layout import Layout
 from crawler_lifecycle.adapters.local.placing import Placing
-from crawler_lifecycle.adapters.local.records import Ended, JobFolder, Spec, Stop, Unreadable
+from crawler_lifecycle.adapters.local.records import EndRecord, JobFolder, Spec, Stop, UnreadableRecord
 from crawler_lifecycle.errors import TemporaryError
 
 PATIENCE_WITH_KILLED = 2.0  # seconds for killed processes to end
@@ -83,7 +83,7 @@ class Stopper:
         """Record a waiting job's end. Return False if its record is unreadable: `stop.json` alone prevents a start."""
         try:
             spec = folder.spec()
-        except Unreadable:
+        except UnreadableRecord:
             spec = None
         if spec is None:
             self.placing.withdraw_by_name(folder.path.name)
@@ -118,12 +118,12 @@ def _recorded_stop(folder: JobFolder) -> Stop | None:
     """Return the recorded request; None without a readable record, so that the record is written."""
     try:
         return folder.stop()
-    except Unreadable:
+    except UnreadableRecord:
         return None
 
 
-def _end_before_start(spec: Spec) -> Ended:
-    return Ended(
+def _end_before_start(spec: Spec) -> EndRecord:
+    return EndRecord(
         uid=spec.uid,
         installation=spec.installation,
         at=time.time(),

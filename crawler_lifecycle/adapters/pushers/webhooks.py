@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from crawler_lifecycle.adapters.http_client import Answer, HttpClient
+from crawler_lifecycle.adapters.http_client import HttpAnswer, HttpClient
 from crawler_lifecycle.adapters.pushers.circuit_breaker import CircuitBreaker, NoAnswer
 from crawler_lifecycle.contract.notices import AnyNotice, WebhookNotice
 from crawler_lifecycle.errors import NotReady, Refused, TemporaryError
@@ -133,7 +133,7 @@ class Webhook:
             "webhook-signature": " ".join(f"v1,{base64.b64encode(digest).decode()}" for digest in digests),
         }
 
-    def _request(self, method: str, **content: Any) -> Answer:
+    def _request(self, method: str, **content: Any) -> HttpAnswer:
         """Send the request and return the answer's status and headers. The body is not read, however long it takes."""
         try:
             return self._http.request(method, self._endpoint.url, largest_answer=0, **content)
@@ -142,7 +142,7 @@ class Webhook:
         except httpx.HTTPError as error:
             raise TemporaryError(f"cannot be reached: {str(error) or type(error).__name__}") from error
 
-    def _raise_unless_accepted(self, answer: Answer) -> None:
+    def _raise_unless_accepted(self, answer: HttpAnswer) -> None:
         """Return for a status 2xx, else raise. Remember 410 and a requested pause for later notices."""
         status = answer.status
         if httpx.codes.is_success(status):
@@ -157,7 +157,7 @@ class Webhook:
         raise TemporaryError(f"it answers {status}")
 
 
-def _requested_pause(answer: Answer, now: float) -> float:
+def _requested_pause(answer: HttpAnswer, now: float) -> float:
     """Return the pause that Retry-After requests, in seconds from now. The header has a number or a date."""
     header = answer.headers.get("Retry-After", "0")
     try:

@@ -19,13 +19,13 @@ from crawler_lifecycle.adapters.sql.flow_writing import write_changes
 from crawler_lifecycle.adapters.sql.manager_ends import close_with_flow
 from crawler_lifecycle.adapters.sql.transactions import transaction
 from crawler_lifecycle.contract.flows.states import FINAL, FlowState
-from crawler_lifecycle.domain.flows.messages import FlowPage, FlowRef, PackedRows, ReadFlow, WriteFlow, Written
+from crawler_lifecycle.domain.flows.messages import FlowRef, LedgerPage, PackedRows, ReadFlow, WriteFlow, Written
 from crawler_lifecycle.domain.flows.news import is_outdated
-from crawler_lifecycle.domain.flows.plan import Change
+from crawler_lifecycle.domain.flows.plan import MemberChange
 from crawler_lifecycle.domain.flows.rows import GroupRow, MemberRow
 from crawler_lifecycle.domain.ranges import from_ranges
 from crawler_lifecycle.errors import Fenced
-from crawler_lifecycle.ports.runs import Execution
+from crawler_lifecycle.ports.runs import SupervisorExecution
 
 MEMBERS_IN_A_PAGE = 5000
 BYTES_IN_A_PAGE = 1_000_000  # packed, before the encoding as text; Temporal refuses a payload over 2 MB
@@ -52,7 +52,7 @@ class FlowSupervision(OnFlows):
     """The methods in `ports.FlowLedger` for the rows of a flow."""
 
     @transaction
-    def begin(self, tx: Connection, flow_uid: str, execution: Execution) -> FlowRef:
+    def begin(self, tx: Connection, flow_uid: str, execution: SupervisorExecution) -> FlowRef:
         head = self.lock(tx, flow_uid)
         if head.supervisor_run_id == execution.run_id:
             return FlowRef(uid=flow_uid, epoch=head.epoch, writes=head.writes, starts=head.starts)
@@ -70,13 +70,13 @@ class FlowSupervision(OnFlows):
         return FlowRef(uid=flow_uid, epoch=head.epoch + 1, writes=head.writes, starts=head.starts)
 
     @snapshot
-    def read(self, connection: Connection, step: ReadFlow) -> FlowPage:
+    def read(self, connection: Connection, step: ReadFlow) -> LedgerPage:
         head = self.head(connection, step.flow.uid)
         fence(head, step.flow)
         rows, has_more = _rows(connection, head.id, step)
         packed, is_cut = _packed(rows, _groups(connection, head.id, step))
         has_more = has_more or is_cut
-        page = FlowPage(
+        page = LedgerPage(
             door=head.door,
             removal=head.removal,
             writes=head.writes,
@@ -88,14 +88,16 @@ class FlowSupervision(OnFlows):
         return page if has_more else page.model_copy(update=_sights(connection, head, step))
 
     def write(self, step: WriteFlow) -> Written:
-        changes = [Change(was, row) for was, row in zip(step.was.unpacked()[0], step.rows.unpacked()[0], strict=True)]
+        changes = [
+            MemberChange(was, row) for was, row in zip(step.was.unpacked()[0], step.rows.unpacked()[0], strict=True)
+        ]
         try:
             return self._write(step, changes)
         except _Stale:  # no door was first; with the flow's end, the supervisor reads all rows
             return Written(stale=True, has_lost=step.state is not None and step.state.is_final)
 
     @transaction
-    def _write(self, tx: Connection, step: WriteFlow, changes: Sequence[Change]) -> Written:
+    def _write(self, tx: Connection, step: WriteFlow, changes: Sequence[MemberChange]) -> Written:
         head = self.lock_for_supervisor(tx, step.flow)
         if head.door != step.door:
             return Written(stale=True)
@@ -122,7 +124,7 @@ class FlowSupervision(OnFlows):
             add_line(tx, head.id, now, "reopened", "a run of the flow was reopened")
 
 
-def _refuse_earlier_execution(head: Row[Any], execution: Execution) -> None:
+def _refuse_earlier_execution(head: Row[Any], execution: SupervisorExecution) -> None:
     """Raise Fenced if the execution began before the present supervisor: its call comes too late."""
     present, began_at = head.supervisor_began_at, execution.began_at
     if present is not None and began_at is not None and began_at < present:
@@ -171,7 +173,7 @@ def _sights(connection: Connection, head: Row[Any], step: ReadFlow) -> dict[str,
     }
 
 
-def _refuse_unless_done(tx: Connection, flow: int, changes: Sequence[Change]) -> None:
+def _refuse_unless_done(tx: Connection, flow: int, changes: Sequence[MemberChange]) -> None:
     """Raise _Stale unless each row that is not as it was is as wanted already, or has gone on since.
 
     A member with a later attempt has not ended: a host has started the attempt on its own, before the supervisor knows.

@@ -20,7 +20,7 @@ from crawler_lifecycle.adapters.sql.flow_rows import (
 from crawler_lifecycle.adapters.sql.flow_schema import flow_groups, flow_members
 from crawler_lifecycle.adapters.sql.pages import PagedStatement, pages
 from crawler_lifecycle.contract.flows.definition import GroupDefinition, MemberDefinition
-from crawler_lifecycle.domain.flows.plan import Change
+from crawler_lifecycle.domain.flows.plan import MemberChange
 from crawler_lifecycle.domain.flows.rows import GroupRow, MemberKind, MemberRow
 
 KEY = [members.flow, members.number]
@@ -98,7 +98,7 @@ def write_states(tx: Connection, flow: int, changed: Sequence[MemberRow], door: 
         WRITE_STATES(tx, [(flow, row.number, *state_values(row)) for row in page], **mark)
 
 
-def write_changes(tx: Connection, flow: int, changes: Sequence[Change]) -> int:
+def write_changes(tx: Connection, flow: int, changes: Sequence[MemberChange]) -> int:
     """Write the supervisor's changes of rows that are still as they were. Return the number of written rows."""
     written = 0
     for page in pages(changes):

@@ -21,7 +21,7 @@ from crawler_lifecycle.adapters.sql.admission import (
 from crawler_lifecycle.adapters.sql.schema import histories, task_histories
 from crawler_lifecycle.contract.limits import CRAWLER, LABEL
 from crawler_lifecycle.contract.states import Intent, RunStatus, TaskStatus
-from crawler_lifecycle.domain.admission import Hold, OpenRun, Plan
+from crawler_lifecycle.domain.admission import AdmissionPlan, Hold, OpenRun
 from crawler_lifecycle.domain.naming import MAIN_TASK
 from crawler_lifecycle.domain.reasons import ADMISSION
 
@@ -39,7 +39,7 @@ def is_read_by_a_pass(scopes: Collection[str], most: int, now: datetime) -> Colu
 
 
 def holds_behind_front(
-    connection: Connection, present: Situation, new: Plan, most: int, now: datetime
+    connection: Connection, present: Situation, new: AdmissionPlan, most: int, now: datetime
 ) -> Iterator[tuple[Hold, list[int]]]:
     """Yield each hold after the front, with the RunIDs of the rows with another hold."""
     parts = defaultdict[tuple[int, tuple[str, ...], bool], list[int]](list)

@@ -14,7 +14,7 @@ from crawler_lifecycle.adapters.sql.schema import histories
 from crawler_lifecycle.adapters.sql.transactions import Assignment
 from crawler_lifecycle.contract.limits import INSTALLATION
 from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.domain.admission import Hold, Plan, Rooms, obstacle_in_turn, pause_in
+from crawler_lifecycle.domain.admission import AdmissionPlan, Hold, Rooms, obstacle_in_turn, pause_in
 from crawler_lifecycle.domain.reasons import PAUSED
 
 runs = histories.c
@@ -70,7 +70,7 @@ def write_hold(connection: Connection, run_ids: Iterable[int], hold: Hold, now: 
         connection.execute(update(histories).where(runs.id.in_(page)).ordered_values(*assignments))
 
 
-def write_holds(connection: Connection, present: Situation, new: Plan, now: datetime) -> dict[int, str]:
+def write_holds(connection: Connection, present: Situation, new: AdmissionPlan, now: datetime) -> dict[int, str]:
     """Write the holds that have changed. Return the causes for the QUEUED tasks of PROCESSING runs, by RunID.
 
     The row of a run without a permit says why the run waits. For an admitted run, the rows of its tasks say so.

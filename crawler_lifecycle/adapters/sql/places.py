@@ -4,7 +4,7 @@ from sqlalchemy import Connection, select, update
 
 from crawler_lifecycle.adapters.sql.schema import installation
 from crawler_lifecycle.adapters.sql.transactions import OnDatabase, reading, transaction
-from crawler_lifecycle.ports import Place
+from crawler_lifecycle.ports import JobsPlace
 
 COLUMNS = (installation.c.namespace, installation.c.namespace_uid, installation.c.cluster_uid)
 
@@ -13,11 +13,11 @@ class SqlPlaces(OnDatabase):
     """`ports.Places` in the database."""
 
     @reading
-    def known(self, connection: Connection) -> Place | None:
+    def known(self, connection: Connection) -> JobsPlace | None:
         return _known_place(connection)
 
     @transaction
-    def keep(self, tx: Connection, place: Place, instead_of: Place | None) -> None:
+    def keep(self, tx: Connection, place: JobsPlace, instead_of: JobsPlace | None) -> None:
         """Write the place if `instead_of` (None: no place) is still the recorded place."""
         tx.execute(select(installation.c.id).with_for_update())
         if _known_place(tx) == instead_of:
@@ -25,9 +25,9 @@ class SqlPlaces(OnDatabase):
             tx.execute(update(installation).values(values | {"cluster_uid": place.cluster_uid}))
 
 
-def _known_place(connection: Connection) -> Place | None:
+def _known_place(connection: Connection) -> JobsPlace | None:
     """Return the recorded place; None before the first look."""
     row = connection.execute(select(*COLUMNS)).one_or_none()
     if row is None or row.namespace is None:
         return None
-    return Place(row.namespace, row.namespace_uid, row.cluster_uid)
+    return JobsPlace(row.namespace, row.namespace_uid, row.cluster_uid)

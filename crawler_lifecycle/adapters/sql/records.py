@@ -51,7 +51,7 @@ from crawler_lifecycle.contract.schedules import ScheduleCommand
 from crawler_lifecycle.contract.states import ListedStatus, TaskStatus
 from crawler_lifecycle.contract.task_order import TaskOrder
 from crawler_lifecycle.errors import NotFound, Removed, TemporaryError
-from crawler_lifecycle.ports import RunFigures, SaturatedRuns, ScheduledRun
+from crawler_lifecycle.ports import OccurrenceRun, RunFigures, SaturatedRuns
 
 runs = histories.c
 MOST_COMMANDS = 20  # latest commands for a schedule
@@ -161,10 +161,10 @@ class RunRecords(OnDatabase):
     @reading
     def scheduled_runs(
         self, connection: Connection, first_workflow_id: str, last_workflow_id: str
-    ) -> list[ScheduledRun]:
+    ) -> list[OccurrenceRun]:
         query = select(runs.workflow_id, runs.first_execution_run_id, runs.created_at, runs.finished_at)
         scheduled = query.where(runs.workflow_id.between(first_workflow_id, last_workflow_id)).order_by(runs.id)
-        return [ScheduledRun(*row) for row in connection.execute(scheduled)]
+        return [OccurrenceRun(*row) for row in connection.execute(scheduled)]
 
 
 def _is_command(schedule_id: str, command: ScheduleCommand) -> tuple[ColumnElement[bool], ...]:

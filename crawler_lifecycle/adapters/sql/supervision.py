@@ -24,7 +24,7 @@ from crawler_lifecycle.domain.limits import HELD, RELEASED, clock_of
 from crawler_lifecycle.domain.naming import MAIN_TASK
 from crawler_lifecycle.domain.reasons import DISPATCHER, MAIN_JOB, PAUSED
 from crawler_lifecycle.errors import Conflict, Fenced
-from crawler_lifecycle.ports import Execution
+from crawler_lifecycle.ports import SupervisorExecution
 
 tasks = task_histories.c
 REOPENED = "reopened"
@@ -86,7 +86,7 @@ class Supervision(OnDatabase):
         log(tx, run, str(uuid4()), line, is_new=True)  # each request has a line of its own
 
     @transaction
-    def take_over(self, tx: Connection, run_id: int, execution: Execution) -> RunRecord:
+    def take_over(self, tx: Connection, run_id: int, execution: SupervisorExecution) -> RunRecord:
         """Make the execution the supervisor of an open run. A run that is over stays as it is."""
         row = _lock_for_change(tx, run_id, execution)
         if row is not None and not row.status.is_over:
@@ -94,7 +94,7 @@ class Supervision(OnDatabase):
         return run_record(tx, run_id)
 
     @transaction
-    def reopen(self, tx: Connection, run_id: int, execution: Execution) -> RunRecord:
+    def reopen(self, tx: Connection, run_id: int, execution: SupervisorExecution) -> RunRecord:
         """Open a FAILED run again, with the execution as its supervisor. A second call changes no row."""
         row = _lock_for_change(tx, run_id, execution)
         if row is not None:
@@ -115,7 +115,7 @@ def _cause(row: Row[Any]) -> str:
     return IN_A_PAUSE if row.waiting_cause == PAUSED else SUSPENDED
 
 
-def _lock_for_change(tx: Connection, run_id: int, execution: Execution) -> Row[Any] | None:
+def _lock_for_change(tx: Connection, run_id: int, execution: SupervisorExecution) -> Row[Any] | None:
     """Lock the run's row and return the row; None if this execution supervises the run already.
 
     Raise Conflict if the run belongs to another workflow id, and Fenced if a later execution supervises the run.
@@ -152,7 +152,7 @@ def _events_since_opening(run_id: int, events: Sequence[str], *columns: Column[A
     return lines.where(line.id > func.coalesce(reopening, 0)).order_by(line.id)
 
 
-def _refuse_earlier_execution(row: Row[Any], execution: Execution) -> None:
+def _refuse_earlier_execution(row: Row[Any], execution: SupervisorExecution) -> None:
     """Raise Fenced if the execution began before the present supervisor: then the execution's write comes too late."""
     supervisor_began_at, began_at = row.supervisor_began_at, execution.began_at
     if supervisor_began_at is None or began_at is None:
@@ -161,7 +161,9 @@ def _refuse_earlier_execution(row: Row[Any], execution: Execution) -> None:
         raise Fenced(f"run {row.id} has a later supervisor already, execution {row.supervisor_run_id}")
 
 
-def _write_supervisor(connection: Connection, row: Row[Any], execution: Execution, event: str, now: datetime) -> None:
+def _write_supervisor(
+    connection: Connection, row: Row[Any], execution: SupervisorExecution, event: str, now: datetime
+) -> None:
     """Make the execution the run's supervisor, and log the event."""
     epoch = row.epoch + 1
     values = {

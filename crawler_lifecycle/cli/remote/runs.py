@@ -12,7 +12,7 @@ from crawler_lifecycle.contract.attention import Attention
 from crawler_lifecycle.contract.records import RunDetails, RunOverview, RunSummary
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest
 from crawler_lifecycle.contract.states import ListedStatus
-from crawler_lifecycle.control.reading import EXPORT_PATIENCE, Download, is_handed_over
+from crawler_lifecycle.control.reading import EXPORT_PATIENCE, OpenArchive, is_handed_over
 from crawler_lifecycle.errors import NotFound, TemporaryError
 from crawler_lifecycle.ports import LogChunk
 
@@ -109,12 +109,12 @@ class RemoteRuns:
         return LogChunk(part.text, part.offset, part.ended, read=part.offset - offset)
 
     @contextmanager
-    def download(self, run: int | str, end: int | None = None) -> Iterator[Download]:
+    def download(self, run: int | str, end: int | None = None) -> Iterator[OpenArchive]:
         """Open the archive of an end, by default of the last end."""
         record = self._api.runs.overview(run).run
         number = record.end_number if end is None else end
         with self._api.archives.open(record.run_id, end) as archive:
-            yield Download(record.run_id, record.crawler, number, archive.size, archive.sha256, archive.chunks)
+            yield OpenArchive(record.run_id, record.crawler, number, archive.size, archive.sha256, archive.chunks)
 
     async def start(self, request: RunRequest) -> Started:
         return await call(lambda: self._api.runs.start(request))

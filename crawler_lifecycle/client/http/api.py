@@ -11,11 +11,11 @@ from urllib.parse import unquote, urlsplit
 import httpx
 from typing_extensions import TypedDict
 
-from crawler_lifecycle.adapters.http_client import LOOPBACK, Answer
+from crawler_lifecycle.adapters.http_client import LOOPBACK, HttpAnswer
 from crawler_lifecycle.client.http.changes import Change, follow_changes
-from crawler_lifecycle.client.http.connection import Connection, segment
-from crawler_lifecycle.client.http.flows import Flows
-from crawler_lifecycle.client.http.runs import Runs
+from crawler_lifecycle.client.http.connection import HttpConnection, segment
+from crawler_lifecycle.client.http.flows import ApiFlows
+from crawler_lifecycle.client.http.runs import ApiRuns
 from crawler_lifecycle.client.http.schedules import Schedules
 from crawler_lifecycle.contract.answers import AuditStarted, InstallationView
 from crawler_lifecycle.contract.attention import Attention
@@ -36,10 +36,10 @@ class _Limits(TypedDict):
     limits: list[LimitRecord]
 
 
-class Limits:
+class ApiLimits:
     """Commands return all limits after the change. The record of a change names the token."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: HttpConnection) -> None:
         self._connection = connection
 
     def all(self) -> Sequence[LimitRecord]:
@@ -72,7 +72,7 @@ class _Result(TypedDict):
 
 
 class Audits:
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: HttpConnection) -> None:
         self._connection = connection
 
     def overview(self, *, findings: int = 100) -> AuditOverview:
@@ -100,7 +100,7 @@ class Download:
 
 
 class Archives:
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: HttpConnection) -> None:
         self._connection = connection
 
     @contextmanager
@@ -124,7 +124,7 @@ class Archives:
 
     def _download(self, answer: httpx.Response, head: httpx.Headers, stored: httpx.Response) -> Download:
         if answer.status_code != 200:
-            raise self._connection.error(Answer(answer.status_code, answer.headers, answer.read()))
+            raise self._connection.error(HttpAnswer(answer.status_code, answer.headers, answer.read()))
         size = int(stored.headers["content-length"])
         return Download(_name(stored), size, head.get("x-archive-sha256"), stored.iter_raw(CHUNK_BYTES))
 
@@ -145,7 +145,7 @@ def _name(answer: httpx.Response) -> str:
     return PurePosixPath(name).name
 
 
-class Token(TypedDict):
+class TokenInUse(TypedDict):
     """Name and scopes for the token in use."""
 
     name: str
@@ -172,11 +172,11 @@ class Api:
     def __init__(
         self, url: str, token: str, *, seconds: float = SECONDS, authorities: Path | str | None = None
     ) -> None:
-        self.connection = Connection(url, token, seconds, None if authorities is None else Path(authorities))
-        self.runs = Runs(self.connection)
+        self.connection = HttpConnection(url, token, seconds, None if authorities is None else Path(authorities))
+        self.runs = ApiRuns(self.connection)
         self.archives = Archives(self.connection)
-        self.flows = Flows(self.connection)
-        self.limits = Limits(self.connection)
+        self.flows = ApiFlows(self.connection)
+        self.limits = ApiLimits(self.connection)
         self.schedules = Schedules(self.connection)
         self.audits = Audits(self.connection)
 
@@ -191,9 +191,9 @@ class Api:
             raise NotReady("CRAWLER_REMOTE__URL: expected the address of an API, such as https://crawler.example")
         return cls(settings.url, token_of(settings), seconds=settings.seconds, authorities=settings.authorities)
 
-    def token(self) -> Token:
+    def token(self) -> TokenInUse:
         """Return name and scopes for the token in use."""
-        return self.connection.read(Token, "/v1/me")
+        return self.connection.read(TokenInUse, "/v1/me")
 
     def attention(self) -> Attention:
         """Count waits for people, hosts and room."""

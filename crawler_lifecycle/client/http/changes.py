@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from crawler_lifecycle.client.http.connection import Connection
+from crawler_lifecycle.client.http.connection import HttpConnection
 from crawler_lifecycle.client.http.streams import followed
 from crawler_lifecycle.contract.deployment import Problem
 from crawler_lifecycle.contract.notices import Notice
@@ -26,7 +26,7 @@ class Change:
 
 
 def follow_changes(
-    connection: Connection, run: int | str | None = None, *, flows: bool = False, last_id: str | None = None
+    connection: HttpConnection, run: int | str | None = None, *, flows: bool = False, last_id: str | None = None
 ) -> Iterator[Change]:
     """Yield every change in the runs, or in a single run, without an end. Unknown events are left out."""
     params = ({} if run is None else {"run": str(run)}) | ({"flows": "true"} if flows else {})

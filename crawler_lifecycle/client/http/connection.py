@@ -17,7 +17,7 @@ import httpx
 from pydantic import TypeAdapter, ValidationError
 
 from crawler_lifecycle import __version__
-from crawler_lifecycle.adapters.http_client import Answer, HttpClient
+from crawler_lifecycle.adapters.http_client import HttpAnswer, HttpClient
 from crawler_lifecycle.contract.deployment import Problem
 from crawler_lifecycle.domain.pacing import Backoff
 from crawler_lifecycle.errors import (
@@ -42,7 +42,7 @@ Headers = Mapping[str, str]
 FIRST_FAILURE = 500  # lowest status for a failure in the API or its dependencies
 
 
-class Connection:
+class HttpConnection:
     """The address and the token for an API. `seconds` limits a request; `authorities`: file with certificates."""
 
     def __init__(self, url: str, token: str, seconds: float, authorities: Path | None = None) -> None:
@@ -88,7 +88,7 @@ class Connection:
         headers: Headers | None = None,
         statuses: tuple[int, ...] = (200, 201, 202),
         **content: Any,
-    ) -> Answer:
+    ) -> HttpAnswer:
         """Return the answer. An answer with another status raises its error."""
         deadline, broken = time.monotonic() + self._seconds, 0
         while True:
@@ -111,10 +111,10 @@ class Connection:
         """Return the error for an API without an answer."""
         return TemporaryError(f"{self.place} gives no answer: {error or type(error).__name__}")
 
-    def error(self, answer: Answer) -> LifecycleError:
+    def error(self, answer: HttpAnswer) -> LifecycleError:
         return error_of(answer, self.place)
 
-    def _send(self, method: str, path: str, headers: Headers | None, content: dict[str, Any]) -> Answer:
+    def _send(self, method: str, path: str, headers: Headers | None, content: dict[str, Any]) -> HttpAnswer:
         return self._http.request(
             method,
             self.url + path,
@@ -146,7 +146,7 @@ def _is_broken(error: httpx.HTTPError) -> bool:
     return isinstance(error, httpx.TransportError) and not isinstance(error, httpx.TimeoutException)
 
 
-def _retry_after(answer: Answer) -> float:
+def _retry_after(answer: HttpAnswer) -> float:
     text = answer.headers.get("Retry-After", "")
     return float(text) if text.isascii() and text.isdecimal() else 1.0
 
@@ -179,7 +179,7 @@ def _trusting(authorities: Path) -> ssl.SSLContext:
         raise NotReady(f"{authorities} has no certificates of authorities: {error}") from error
 
 
-def error_of(answer: Answer, place: str) -> LifecycleError:
+def error_of(answer: HttpAnswer, place: str) -> LifecycleError:
     """Return the error for an answer without success. `place` names the API, such as `the API at http://...`."""
     problem = _problem(answer)
     if problem is None:  # a proxy's answer, or another program's
@@ -205,7 +205,7 @@ def error_of(answer: Answer, place: str) -> LifecycleError:
     return kind(message)
 
 
-def _problem(answer: Answer) -> Problem | None:
+def _problem(answer: HttpAnswer) -> Problem | None:
     try:
         return Problem.model_validate_json(answer.body)
     except ValidationError:

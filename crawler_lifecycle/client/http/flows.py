@@ -5,7 +5,7 @@ from typing import Any
 
 from typing_extensions import TypedDict, Unpack
 
-from crawler_lifecycle.client.http.connection import Connection, segment
+from crawler_lifecycle.client.http.connection import HttpConnection, segment
 from crawler_lifecycle.client.http.pages import Page, every
 from crawler_lifecycle.client.http.streams import followed
 from crawler_lifecycle.contract.flows.answers import FlowAnswer, FlowChange, FlowSummary, MemberRecord
@@ -35,7 +35,7 @@ class _FlowPage(TypedDict):
     next: str | None
 
 
-class FlowView(TypedDict):
+class FlowOverview(TypedDict):
     """A flow with its sub-workflows and its timeline, without its jobs."""
 
     flow: FlowSummary
@@ -86,10 +86,10 @@ class FlowFilters(TypedDict, total=False):
     attention: bool
 
 
-class Flows:
+class ApiFlows:
     """Callers name a flow by its id. NotFound without such a flow. A job is named by its path."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: HttpConnection) -> None:
         self._connection = connection
 
     def page(
@@ -105,8 +105,8 @@ class Flows:
         """Yield all chosen flows, newest first, page after page."""
         return every(lambda cursor: self.page(limit=MOST_FLOWS, cursor=cursor, **filters))
 
-    def show(self, flow: str) -> FlowView:
-        return self._connection.read(FlowView, _path(flow))
+    def show(self, flow: str) -> FlowOverview:
+        return self._connection.read(FlowOverview, _path(flow))
 
     def jobs(self, flow: str, job: str | None = None, *, state: MemberState | None = None) -> Iterator[MemberRecord]:
         """Yield the jobs in their order. `job`: only the job with the path, or all jobs in the sub-workflow."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from typing_extensions import TypedDict
 
-from crawler_lifecycle.client.http.connection import Connection, segment
+from crawler_lifecycle.client.http.connection import HttpConnection, segment
 from crawler_lifecycle.client.http.pages import Page, every
 from crawler_lifecycle.client.http.streams import followed
 from crawler_lifecycle.contract.answers import Resumed, Started, Stopping
@@ -52,10 +52,10 @@ class _Added(TypedDict):
     count: int
 
 
-class Runs:
+class ApiRuns:
     """Callers name a run by its RunID or its run_uid. NotFound without such a run."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: HttpConnection) -> None:
         self._connection = connection
 
     def page(self, *, limit: int = 50, cursor: str | None = None, **filters: Any) -> Page[RunSummary, str]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from typing_extensions import TypedDict
 
-from crawler_lifecycle.client.http.connection import Connection, segment
+from crawler_lifecycle.client.http.connection import HttpConnection, segment
 from crawler_lifecycle.client.http.runs import start_body
 from crawler_lifecycle.contract.schedules import (
     Backfilled,
@@ -29,7 +29,7 @@ class _Deleted(TypedDict):
 class Schedules:
     """NotFound without a schedule with the name."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: HttpConnection) -> None:
         self._connection = connection
 
     def list(self) -> Sequence[ScheduleSummary]:

@@ -9,8 +9,8 @@ from typing import Any
 
 import httpx
 
-from crawler_lifecycle.adapters.http_client import LOOPBACK, Answer
-from crawler_lifecycle.client.http.connection import Connection
+from crawler_lifecycle.adapters.http_client import LOOPBACK, HttpAnswer
+from crawler_lifecycle.client.http.connection import HttpConnection
 from crawler_lifecycle.domain.pacing import Backoff
 from crawler_lifecycle.errors import TemporaryError
 
@@ -21,19 +21,19 @@ PAUSES = Backoff(timedelta(seconds=0.5), timedelta(seconds=5))
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class StreamEvent:
     kind: str
     data: str
     id: str | None
 
 
-def parsed(lines: Iterator[str]) -> Iterator[Event]:
+def parsed(lines: Iterator[str]) -> Iterator[StreamEvent]:
     """Yield the events in a stream's lines, by the rules for `EventSource` in HTML."""
     kind, data, event_id = "", list[str](), None
     for line in lines:
         if not line:
             if data:
-                yield Event(kind or "message", "\n".join(data), event_id)
+                yield StreamEvent(kind or "message", "\n".join(data), event_id)
             kind, data = "", []
             continue
         name, _, value = line.partition(":")
@@ -47,8 +47,8 @@ def parsed(lines: Iterator[str]) -> Iterator[Event]:
 
 
 def followed(
-    connection: Connection, path: str, params: Mapping[str, Any] | None = None, last_id: str | None = None
-) -> Iterator[Event]:
+    connection: HttpConnection, path: str, params: Mapping[str, Any] | None = None, last_id: str | None = None
+) -> Iterator[StreamEvent]:
     """Yield the stream's events without an end. After a break, continue after the last event.
 
     TemporaryError after an outage for PATIENCE_SECONDS; another error if the API refuses the stream.
@@ -74,7 +74,7 @@ def followed(
             time.sleep(PAUSES.seconds(failures))
 
 
-def _client(connection: Connection) -> httpx.Client:
+def _client(connection: HttpConnection) -> httpx.Client:
     return httpx.Client(
         headers=connection.headers,
         timeout=httpx.Timeout(SILENCE_SECONDS, connect=CONNECT_SECONDS),
@@ -87,7 +87,7 @@ def _headers(last_id: str | None) -> dict[str, str]:
     return {"Accept": "text/event-stream"} | ({} if last_id is None else {"Last-Event-ID": last_id})
 
 
-def _refuse_failure(connection: Connection, response: httpx.Response) -> None:
+def _refuse_failure(connection: HttpConnection, response: httpx.Response) -> None:
     """Raise the answer's error unless the answer is a stream."""
     if response.status_code != 200:
-        raise connection.error(Answer(response.status_code, response.headers, response.read()))
+        raise connection.error(HttpAnswer(response.status_code, response.headers, response.read()))

@@ -82,7 +82,7 @@ class StatusWrite(RunInput):
     )
 
 
-class Written(Message):
+class RowsWritten(Message):
     """Result for a write, counted in rows."""
 
     written: int

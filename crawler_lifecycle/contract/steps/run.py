@@ -107,7 +107,7 @@ class Removal(Message):
     rest: str = Field(default="", description="tasks of the further pages, as ranges; empty: no further page")
 
 
-class RunEnd(RunInput):
+class ExportedEnd(RunInput):
     """Export the run's end with the number `end`."""
 
     end: int = 1
@@ -121,7 +121,7 @@ class ExportsOwed(Message):
     archives: list[int] = Field(default=[], description="ends whose files are not archived")
 
 
-class ExportAgain(RunEnd):
+class ExportAgain(ExportedEnd):
     """Export the end even if the end is exported already, and also make the run's pending exports."""
 
     owed: ExportsOwed = ExportsOwed()

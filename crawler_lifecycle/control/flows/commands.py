@@ -28,7 +28,7 @@ from crawler_lifecycle.contract.flows.states import FlowState
 from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.run_filter import RunFilter
 from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.control.context import Context
+from crawler_lifecycle.control.context import ControlContext
 from crawler_lifecycle.control.engine import Engine
 from crawler_lifecycle.control.flows.definitions import definition_of_entry
 from crawler_lifecycle.control.flows.reading import FlowReader
@@ -47,7 +47,7 @@ AFTER_AN_END = 0.05  # seconds: a supervisor may end although its flow continues
 
 
 class FlowCommands(FlowReader):
-    def __init__(self, context: Context, engine: Engine) -> None:
+    def __init__(self, context: ControlContext, engine: Engine) -> None:
         super().__init__(context)
         self._engine = engine
 
@@ -206,7 +206,7 @@ def _answer(answer: DoorAnswer, problem: str | None = None) -> FlowAnswer:
     )
 
 
-async def until_final(flow: str, context: Context, engine: Engine) -> FlowRow:
+async def until_final(flow: str, context: ControlContext, engine: Engine) -> FlowRow:
     """Return the flow's row as soon as the flow has ended. NotFound without such a flow."""
     reader = FlowReader(context)
     end: asyncio.Task[None] | None = None
@@ -224,7 +224,7 @@ async def until_final(flow: str, context: Context, engine: Engine) -> FlowRow:
             end.cancel()
 
 
-async def until_proved(flow: str, context: Context, engine: Engine) -> FlowRow:
+async def until_proved(flow: str, context: ControlContext, engine: Engine) -> FlowRow:
     """Return the flow's row as soon as the flow has ended, and none of its runs is open.
 
     A manager's flow may end before the crawls that its manager leaves alone.

@@ -13,7 +13,7 @@ from itertools import islice
 from crawler_lifecycle.contract.flows.answers import FlowChange, GroupRecord, MemberRecord
 from crawler_lifecycle.contract.flows.records import FlowStatus
 from crawler_lifecycle.contract.managers.records import ManagerStatus
-from crawler_lifecycle.control.context import Context
+from crawler_lifecycle.control.context import ControlContext
 from crawler_lifecycle.control.flows.members import MANAGER, group_records, member_records
 from crawler_lifecycle.control.flows.reading import FlowReader
 from crawler_lifecycle.domain.flows.rows import MemberKind
@@ -24,7 +24,7 @@ SHORTEST_PAUSE = 0.3  # seconds between two reads
 LARGEST_SHARE = 5.0  # longest pause, in durations of the previous read: large flows are read less often
 
 
-class FlowView:
+class FollowedFlow:
     """A follower's view of a flow."""
 
     def __init__(self, reader: FlowReader, flow: str) -> None:
@@ -122,9 +122,9 @@ class FlowView:
             (self._awaits_run.add if awaits_run else self._awaits_run.discard)(job.number)
 
 
-async def follow(context: Context, flow: str) -> AsyncIterator[FlowChange]:
+async def follow(context: ControlContext, flow: str) -> AsyncIterator[FlowChange]:
     """Yield the flow's state at every change, until the flow has ended. NotFound without such a flow."""
-    view = FlowView(FlowReader(context), flow)
+    view = FollowedFlow(FlowReader(context), flow)
     while True:
         change = await context.database(lambda _: view.next_change())
         if change is not None:

@@ -15,7 +15,7 @@ from crawler_lifecycle.contract.flows.values import decode
 from crawler_lifecycle.contract.managers.item_filter import ALL_ITEMS, ItemFilter
 from crawler_lifecycle.contract.managers.items import ItemState
 from crawler_lifecycle.contract.managers.records import ItemAttempt, ItemRecord, ManagerStatus, OutputLine
-from crawler_lifecycle.control.context import Context
+from crawler_lifecycle.control.context import ControlContext
 from crawler_lifecycle.control.flows.members import known_paths, member_records, summary_of
 from crawler_lifecycle.control.flows.pictures import picture
 from crawler_lifecycle.control.flows.whys import (
@@ -42,7 +42,7 @@ from crawler_lifecycle.ports import AttemptRecord, FlowLine, FlowNews, FlowRecor
 class FlowReader:
     """Reads flows by their ids. NotFound without such a flow."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: ControlContext) -> None:
         self._context = context
 
     def list(

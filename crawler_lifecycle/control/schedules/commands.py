@@ -18,7 +18,7 @@ from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.schedules import (
     Backfilled,
     ManagerSchedule,
-    Outcome,
+    OccurrenceOutcome,
     ScheduleCommand,
     ScheduleDetails,
     ScheduleRequest,
@@ -27,7 +27,7 @@ from crawler_lifecycle.contract.schedules import (
     Triggered,
 )
 from crawler_lifecycle.control.connection import RPC_TIMEOUT
-from crawler_lifecycle.control.context import Context
+from crawler_lifecycle.control.context import ControlContext
 from crawler_lifecycle.control.engine import Engine
 from crawler_lifecycle.control.flows.definitions import check_outside, definition_of_entry
 from crawler_lifecycle.control.schedules import pauses, replacement, translation
@@ -43,7 +43,7 @@ POLL_PAUSE = 0.2  # seconds between two reads of the schedule
 
 
 class ScheduleCommands:
-    def __init__(self, context: Context, engine: Engine) -> None:
+    def __init__(self, context: ControlContext, engine: Engine) -> None:
         self._context = context
         self._engine = engine
         self._occurrences = Occurrences(context, engine)
@@ -175,7 +175,7 @@ class ScheduleCommands:
                 while (outcome := _trigger_outcome(before, await handle.describe(rpc_timeout=RPC_TIMEOUT))) is None:
                     await asyncio.sleep(POLL_PAUSE)
         except (TimeoutError, LifecycleError):
-            return Triggered(schedule_id=schedule_id, outcome=Outcome.ASKED)
+            return Triggered(schedule_id=schedule_id, outcome=OccurrenceOutcome.ASKED)
         return outcome
 
     async def backfill(
@@ -247,11 +247,11 @@ def _trigger_outcome(before: temporal.ScheduleDescription, after: temporal.Sched
     new_actions = [action for action in after.info.recent_actions if action not in before.info.recent_actions]
     if counts_after.started > counts_before.started and new_actions:
         workflow_id = getattr(new_actions[-1].action, "workflow_id", None)
-        return Triggered(schedule_id=after.id, outcome=Outcome.STARTED, workflow_id=workflow_id)
+        return Triggered(schedule_id=after.id, outcome=OccurrenceOutcome.STARTED, workflow_id=workflow_id)
     if counts_after.skipped_overlap > counts_before.skipped_overlap:
-        return Triggered(schedule_id=after.id, outcome=Outcome.SKIPPED, reason=SkipReason.OVERLAP)
+        return Triggered(schedule_id=after.id, outcome=OccurrenceOutcome.SKIPPED, reason=SkipReason.OVERLAP)
     if counts_after.queued > counts_before.queued and after.info.running_actions:
-        return Triggered(schedule_id=after.id, outcome=Outcome.QUEUED)
+        return Triggered(schedule_id=after.id, outcome=OccurrenceOutcome.QUEUED)
     return None
 
 
@@ -274,7 +274,7 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-async def checked(request: ScheduleRequest | ManagerSchedule, context: Context) -> ScheduleRequest:
+async def checked(request: ScheduleRequest | ManagerSchedule, context: ControlContext) -> ScheduleRequest:
     """Return the request with a manager's flow. NotFound: unknown crawler; BadInput: a push would refuse the flow."""
     if isinstance(request, ManagerSchedule):
         manager = request.manager
@@ -284,7 +284,7 @@ async def checked(request: ScheduleRequest | ManagerSchedule, context: Context) 
     return request
 
 
-async def _check(request: ScheduleRequest, context: Context) -> None:
+async def _check(request: ScheduleRequest, context: ControlContext) -> None:
     if request.flow is not None:
         check_outside(request.flow)
         merging.push(merging.new_ledger(request.flow), request.flow, datetime.now(UTC))

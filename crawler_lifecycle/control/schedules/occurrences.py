@@ -10,15 +10,22 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from temporalio.api.workflowservice.v1 import ListScheduleMatchingTimesRequest
 from temporalio.client import ScheduleDescription
 
-from crawler_lifecycle.contract.schedules import Occurrence, Outcome, Overlap
+from crawler_lifecycle.contract.schedules import Occurrence, OccurrenceOutcome, Overlap
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.control.connection import RPC_TIMEOUT
-from crawler_lifecycle.control.context import Context
+from crawler_lifecycle.control.context import ControlContext
 from crawler_lifecycle.control.engine import Engine
 from crawler_lifecycle.control.schedules import pauses, translation
 from crawler_lifecycle.control.schedules.starts import starts_in_description, starts_of, with_flows, with_runs
 from crawler_lifecycle.domain.naming import scheduled_flow_id
-from crawler_lifecycle.domain.occurrences import SETTLING, Circumstances, Start, outcomes, starts_beside, with_queue
+from crawler_lifecycle.domain.occurrences import (
+    SETTLING,
+    Circumstances,
+    ScheduledStart,
+    outcomes,
+    starts_beside,
+    with_queue,
+)
 
 PAGE = 1000  # largest number of times in an answer by Temporal
 FIRST_SEARCHED = timedelta(minutes=15)  # 900 seconds: even with an occurrence every second, a page has room for all
@@ -27,7 +34,7 @@ JUST_BEFORE = timedelta(microseconds=1)  # a list of due times includes its end,
 
 
 class Occurrences:
-    def __init__(self, context: Context, engine: Engine) -> None:
+    def __init__(self, context: ControlContext, engine: Engine) -> None:
         self._context = context
         self._engine = engine
 
@@ -60,7 +67,7 @@ class Occurrences:
         others = [
             Occurrence(
                 at=start.started_at,
-                outcome=Outcome.STARTED,
+                outcome=OccurrenceOutcome.STARTED,
                 started_at=start.started_at,
                 workflow_id=start.workflow_id,
             )
@@ -70,7 +77,7 @@ class Occurrences:
 
     async def _starts(
         self, description: ScheduleDescription, due: Sequence[datetime], *, is_first_page: bool
-    ) -> Sequence[Start]:
+    ) -> Sequence[ScheduledStart]:
         """Return the starts that may belong to the due times.
 
         The first page has the latest occurrences. On an earlier page, starts long after its last due time are left out.
@@ -150,7 +157,7 @@ class Occurrences:
 
 
 def _circumstances(
-    description: ScheduleDescription, starts: Sequence[Start], now: datetime, *, is_first_page: bool
+    description: ScheduleDescription, starts: Sequence[ScheduledStart], now: datetime, *, is_first_page: bool
 ) -> Circumstances:
     schedule = description.schedule
     overlap = translation.overlap_of(schedule.policy)

@@ -14,8 +14,8 @@ from temporalio.common import SearchAttributeKey
 from crawler_lifecycle.control.connection import RPC_TIMEOUT
 from crawler_lifecycle.control.schedules.translation import nominal_time, occurrence_id
 from crawler_lifecycle.domain.naming import SCHEDULED
-from crawler_lifecycle.domain.occurrences import Start
-from crawler_lifecycle.ports import ScheduledFlow, ScheduledRun
+from crawler_lifecycle.domain.occurrences import ScheduledStart
+from crawler_lifecycle.ports import OccurrenceRun, ScheduledFlow
 
 MOST_LISTED = 1000  # workflows read from Temporal's list; further workflows are found by their runs in the database
 NOMINAL_TIME = SearchAttributeKey.for_datetime("TemporalScheduledStartTime")  # the due time, without jitter
@@ -23,7 +23,7 @@ NOMINAL_TIME = SearchAttributeKey.for_datetime("TemporalScheduledStartTime")  # 
 
 async def starts_of(
     client: Client, description: ScheduleDescription, since: datetime, until: datetime | None = None
-) -> list[Start]:
+) -> list[ScheduledStart]:
     """Return the schedule's workflows that were open at or after `since` and had started by `until`.
 
     The last ten workflows, which the description has, are always among them.
@@ -40,7 +40,9 @@ async def starts_of(
     return list(starts.values())
 
 
-def with_runs(listed: Sequence[Start], runs: Iterable[ScheduledRun], schedule_id: str) -> list[Start]:
+def with_runs(
+    listed: Sequence[ScheduledStart], runs: Iterable[OccurrenceRun], schedule_id: str
+) -> list[ScheduledStart]:
     """Add the runs' starts that Temporal does not list any more. Such workflows are closed."""
     starts = {start.workflow_id: start for start in listed}
     for run in runs:
@@ -48,12 +50,14 @@ def with_runs(listed: Sequence[Start], runs: Iterable[ScheduledRun], schedule_id
         # another schedule's workflow ids may begin with the same text
         if nominal is not None and run.workflow_id == occurrence_id(schedule_id, nominal):
             closed_at = run.finished_at or run.created_at  # an unfinished run without a workflow explains no skip
-            start = Start(run.workflow_id, run.first_execution, nominal, run.created_at, closed_at)
+            start = ScheduledStart(run.workflow_id, run.first_execution, nominal, run.created_at, closed_at)
             starts.setdefault(run.workflow_id, start)
     return list(starts.values())
 
 
-def with_flows(listed: Sequence[Start], flows: Iterable[ScheduledFlow], schedule_id: str) -> list[Start]:
+def with_flows(
+    listed: Sequence[ScheduledStart], flows: Iterable[ScheduledFlow], schedule_id: str
+) -> list[ScheduledStart]:
     """Add the flows' starts beyond Temporal's list. Such workflows are closed."""
     starts = {start.workflow_id: start for start in listed}
     for flow in flows:
@@ -62,16 +66,16 @@ def with_flows(listed: Sequence[Start], flows: Iterable[ScheduledFlow], schedule
         # further flows' ids may begin with the same text
         if nominal is not None and workflow_id == occurrence_id(schedule_id, nominal):
             closed_at = flow.stopped_at or flow.created_at
-            starts.setdefault(workflow_id, Start(workflow_id, "", nominal, flow.created_at, closed_at))
+            starts.setdefault(workflow_id, ScheduledStart(workflow_id, "", nominal, flow.created_at, closed_at))
     return list(starts.values())
 
 
-def _starts_in_list(executions: Iterable[WorkflowExecution]) -> dict[str, Start]:
+def _starts_in_list(executions: Iterable[WorkflowExecution]) -> dict[str, ScheduledStart]:
     """Return the starts by workflow id.
 
     Executions with the same id are one start: they continue one another, or a backfill started the occurrence again.
     """
-    starts: dict[str, Start] = {}
+    starts: dict[str, ScheduledStart] = {}
     for execution in sorted(executions, key=lambda execution: execution.start_time):
         nominal = execution.typed_search_attributes.get(NOMINAL_TIME)
         if nominal is None:
@@ -79,7 +83,7 @@ def _starts_in_list(executions: Iterable[WorkflowExecution]) -> dict[str, Start]
         if execution.id in starts:
             starts[execution.id] = replace(starts[execution.id], closed_at=execution.close_time)
         else:
-            starts[execution.id] = Start(
+            starts[execution.id] = ScheduledStart(
                 workflow_id=execution.id,
                 first_execution=execution.raw_info.first_run_id or execution.run_id,
                 nominal=nominal,
@@ -89,14 +93,14 @@ def _starts_in_list(executions: Iterable[WorkflowExecution]) -> dict[str, Start]
     return starts
 
 
-def starts_in_description(description: ScheduleDescription) -> Iterable[Start]:
+def starts_in_description(description: ScheduleDescription) -> Iterable[ScheduledStart]:
     """Yield the last ten starts from the schedule's own record."""
     open_ids = {getattr(action, "workflow_id", "") for action in description.info.running_actions}
     for result in description.info.recent_actions:
         workflow_id = getattr(result.action, "workflow_id", "")
         nominal = nominal_time(workflow_id)
         if nominal is not None:
-            yield Start(
+            yield ScheduledStart(
                 workflow_id=workflow_id,
                 first_execution=getattr(result.action, "first_execution_run_id", ""),
                 nominal=nominal,

@@ -4,7 +4,7 @@ A run's permit is its row: a run that was admitted and is not over. So no permit
 """
 
 from crawler_lifecycle.domain.admission.open_runs import OpenRun
-from crawler_lifecycle.domain.admission.planning import Plan, obstacle_in_turn, plan
+from crawler_lifecycle.domain.admission.planning import AdmissionPlan, obstacle_in_turn, plan
 from crawler_lifecycle.domain.admission.rooms import Hold, Rooms, pause_in
 
-__all__ = ["Hold", "OpenRun", "Plan", "Rooms", "obstacle_in_turn", "pause_in", "plan"]
+__all__ = ["AdmissionPlan", "Hold", "OpenRun", "Rooms", "obstacle_in_turn", "pause_in", "plan"]

@@ -21,13 +21,13 @@ Line = list[tuple[int, int, OpenRun]]  # a heap of runs: those with the fewest t
 
 
 @dataclass
-class Plan:
+class AdmissionPlan:
     granted: dict[int, int] = field(default_factory=dict)  # tasks to deploy, by RunID
     holds: dict[int, Hold] = field(default_factory=dict)  # by RunID
     undecided: set[int] = field(default_factory=set)  # runs that the pass has not reached
 
 
-def plan(runs: Sequence[OpenRun], limits: Mapping[str, ScopeLimits], most: int) -> Plan:
+def plan(runs: Sequence[OpenRun], limits: Mapping[str, ScopeLimits], most: int) -> AdmissionPlan:
     """Return the plan for at most `most` tasks."""
     return _Planning(runs, limits, most).finish()
 
@@ -52,7 +52,7 @@ class _Planning:
     def __init__(
         self, runs: Sequence[OpenRun], limits: Mapping[str, ScopeLimits], most: int, asking: int | None = None
     ) -> None:
-        self.plan = Plan()
+        self.plan = AdmissionPlan()
         self._runs = runs
         self._asking = asking
         self._rooms = Rooms(limits, runs)
@@ -62,7 +62,7 @@ class _Planning:
         for run in runs:
             self._tasks_of_share[run.share] += run.in_cluster
 
-    def finish(self) -> Plan:
+    def finish(self) -> AdmissionPlan:
         """Decide about all runs that wait, and return the plan."""
         waiting = [run for run in self._runs if run.is_deployable and run.is_wanted and run.has_ready_task]
         for priority in sorted({run.priority for run in waiting}, reverse=True):

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
 
 from crawler_lifecycle.contract.flows.states import MemberState
-from crawler_lifecycle.domain.flows.messages import AttemptRef, Follower
+from crawler_lifecycle.domain.flows.messages import AttemptRef, FollowingStep
 from crawler_lifecycle.domain.flows.network import OPEN, Node
 from crawler_lifecycle.domain.flows.planner import Planner
 from crawler_lifecycle.domain.flows.rows import MemberKind, MemberRow
@@ -22,7 +22,7 @@ MOST_BEFORE = 1_000  # dependencies whose completions are compared
 MOST_AT_ONCE = 4  # after a step: more steps are for several hosts
 
 
-def followers(planner: Planner, number: int) -> tuple[Follower, ...]:
+def followers(planner: Planner, number: int) -> tuple[FollowingStep, ...]:
     """Return the followers for the member's present attempt, in the order for their starts.
 
     A member with a dependent for the supervisor has no followers: the dependent would wait for the followers.
@@ -121,10 +121,10 @@ def _hosts(row: MemberRow) -> str:
     return row.route.rpartition("|")[0]
 
 
-def _follower(planner: Planner, number: int, known: Collection[int], *, is_awaited: bool) -> Follower:
+def _follower(planner: Planner, number: int, known: Collection[int], *, is_awaited: bool) -> FollowingStep:
     row = planner.rows[number]
     sources: Iterable[int | None] = {source.member for source in planner.node(number).inputs}
-    return Follower(
+    return FollowingStep(
         start=AttemptRef(number=number, generation=row.generation, attempt=row.attempt + 1),
         route=row.route,
         after=tuple(sorted(source for source in sources if source is not None and source in known)),

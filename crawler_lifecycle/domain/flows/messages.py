@@ -140,7 +140,7 @@ class ReadFlow(FlowInput):
     tasks_of: str = Field(default="", description="ranges: crawls whose single tasks others depend on")
 
 
-class FlowPage(Message):
+class LedgerPage(Message):
     """Result for a reading. `rows` has the rows as stored, by number.
 
     Each page is read in one snapshot. If a page has another door than the page before, the reading starts anew.
@@ -167,7 +167,7 @@ class FlowBegun(Message):
     """Result for a beginning."""
 
     flow: FlowRef
-    page: FlowPage = Field(description="first page of all rows")
+    page: LedgerPage = Field(description="first page of all rows")
     search_attributes: bool = Field(default=False, description="whether the server has our search attributes")
     receivers_are_files: bool = Field(default=False, description="whether all notices and events go to files")
 
@@ -256,7 +256,7 @@ class GrowGroup(FlowInput):
     expected: int
 
 
-class Follower(Message):
+class FollowingStep(Message):
     """A step for the host to start on its own as soon as the steps in `after` have completed, if no door was first."""
 
     start: AttemptRef
@@ -274,7 +274,7 @@ class RunSteps(FlowInput):
     flow_id: str
     route: str = Field(description="route of all members in `starts`: queue, module and function")
     starts: tuple[AttemptRef, ...]
-    followers: tuple[Follower, ...] = ()
+    followers: tuple[FollowingStep, ...] = ()
     after: str = Field(default="", description="ranges: steps whose completion has to be stored before all starts")
 
 

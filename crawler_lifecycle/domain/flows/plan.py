@@ -9,7 +9,7 @@ from crawler_lifecycle.domain.flows.rows import GroupRow, MemberRow
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class MemberChange:
     """A row to write, if the stored row still has the state, the generation and the attempt of `was`."""
 
     was: MemberRow
@@ -17,7 +17,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class AttemptStart:
     """An attempt to start. `rule`: the retry rule with changes for this attempt."""
 
     number: int
@@ -34,9 +34,9 @@ class Plan:
     Otherwise a member could start because of an end that the door did not allow.
     """
 
-    changes: tuple[Change, ...] = ()
+    changes: tuple[MemberChange, ...] = ()
     groups: tuple[GroupRow, ...] = ()  # groups with further members, for a crawl's tasks
-    starts: tuple[Start, ...] = ()
+    starts: tuple[AttemptStart, ...] = ()
     stops: tuple[int, ...] = ()  # members with an attempt to stop
     flow_state: FlowState | None = None  # the flow's new state
     wake_at: datetime | None = None  # time to plan again, without an earlier observation

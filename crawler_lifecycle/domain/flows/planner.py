@@ -17,7 +17,7 @@ from crawler_lifecycle.domain.flows.crawls import RunSeen, TasksSeen, after_sigh
 from crawler_lifecycle.domain.flows.ends import AttemptEnd, after_end, rule_before
 from crawler_lifecycle.domain.flows.network import FAILURES, REFUSED, Node
 from crawler_lifecycle.domain.flows.news import is_outdated
-from crawler_lifecycle.domain.flows.plan import Change, Plan, Start
+from crawler_lifecycle.domain.flows.plan import AttemptStart, MemberChange, Plan
 from crawler_lifecycle.domain.flows.rows import TOP, FlowRow, GroupRow, Ledger, MemberKind, MemberRow
 from crawler_lifecycle.domain.flows.standing import after_pause, ended, released, started, suspended
 from crawler_lifecycle.domain.flows.states import final_state
@@ -116,7 +116,7 @@ class Planner:
         else:
             self._change(after_end(row, seen))
 
-    def follow(self, start: Start, now: datetime) -> None:
+    def follow(self, start: AttemptStart, now: datetime) -> None:
         """Take a host's own start: the attempt is recorded."""
         row = self.rows.get(start.number)
         if row is not None and (row.generation, row.attempt) == (start.generation, start.attempt - 1):
@@ -137,7 +137,7 @@ class Planner:
         self.settle(now)
         starts = tuple(islice(self._starts(now), most_starts))
         stops = tuple(self._stops())
-        changes = tuple(Change(was, self.rows[number]) for number, was in sorted(self._changed.items()))
+        changes = tuple(MemberChange(was, self.rows[number]) for number, was in sorted(self._changed.items()))
         groups = tuple(self._changed_groups.values())
         self._changed.clear()
         self._changed_groups.clear()
@@ -305,13 +305,13 @@ class Planner:
                 self._change(ended(row, MemberState.CANCELLED, DRAINED, now))
         return True
 
-    def _starts(self, now: datetime) -> Iterable[Start]:
+    def _starts(self, now: datetime) -> Iterable[AttemptStart]:
         while self.flow.intent is FlowIntent.RUN and (number := self.turns.take()) is not None:
             row = self.rows[number]
             rule = rule_before(row)
             attempt = row.attempt + 1
             self._change(started(row, attempt, now))
-            yield Start(number, row.generation, attempt, rule)
+            yield AttemptStart(number, row.generation, attempt, rule)
 
     def _stops(self) -> Iterable[int]:
         for number in sorted(self._to_stop - self._stopped):

@@ -8,7 +8,7 @@ may start the member anew. Without a later door the same row proves nothing, sin
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from crawler_lifecycle.domain.flows.plan import Start
+from crawler_lifecycle.domain.flows.plan import AttemptStart
 from crawler_lifecycle.domain.flows.rows import MemberRow
 
 
@@ -16,7 +16,7 @@ from crawler_lifecycle.domain.flows.rows import MemberRow
 class Pending:
     """A start. `door`: number of the last door before its plan. `was`: the member's row before the start."""
 
-    start: Start
+    start: AttemptStart
     door: int
     was: MemberRow
 
@@ -27,7 +27,7 @@ class Unconfirmed:
     def __init__(self) -> None:
         self._pending: dict[int, Pending] = {}
 
-    def add(self, start: Start, door: int, was: MemberRow) -> None:
+    def add(self, start: AttemptStart, door: int, was: MemberRow) -> None:
         self._pending[start.number] = Pending(start, door, was)
 
     def find(self, number: int, attempt: int) -> Pending | None:

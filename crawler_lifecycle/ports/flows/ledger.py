@@ -9,15 +9,15 @@ from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.domain.flows.ends import AttemptEnd
 from crawler_lifecycle.domain.flows.messages import (
     AttemptRef,
-    FlowPage,
     FlowRef,
     GrowGroup,
+    LedgerPage,
     ReadFlow,
     StartCrawls,
     WriteFlow,
     Written,
 )
-from crawler_lifecycle.ports.runs import Execution
+from crawler_lifecycle.ports.runs import SupervisorExecution
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +52,10 @@ class CrawlToStop:
 class FlowLedger(Protocol):
     """The ledger for a flow's supervisor. Fenced if another supervisor has taken over."""
 
-    def begin(self, flow_uid: str, execution: Execution) -> FlowRef:
+    def begin(self, flow_uid: str, execution: SupervisorExecution) -> FlowRef:
         """Make the execution the supervisor; the epoch goes up by 1, but not for a repeated call."""
 
-    def read(self, step: ReadFlow) -> FlowPage: ...
+    def read(self, step: ReadFlow) -> LedgerPage: ...
 
     def write(self, step: WriteFlow) -> Written:
         """Write the changes in one transaction, unless the writing is stale.

@@ -11,7 +11,7 @@ from crawler_lifecycle.contract.flows.names import LONGEST_PATH, ROOT
 from crawler_lifecycle.contract.flows.records import Why
 from crawler_lifecycle.contract.flows.states import FlowState, MemberState
 from crawler_lifecycle.contract.flows.values import untagged
-from crawler_lifecycle.control.flows.following import FlowView as View
+from crawler_lifecycle.control.flows.following import FollowedFlow
 from crawler_lifecycle.control.flows.pictures import PictureFormat, picture
 from crawler_lifecycle.domain.naming import flow_workflow_id
 from crawler_lifecycle.errors import LifecycleError, NotFound
@@ -179,7 +179,7 @@ def get_flow(api: CurrentApi, flow: Flow) -> messages.FlowView:
 
 async def _events(api: ApiState, flow: str) -> AsyncIterator[bytes]:
     """Yield the flow's changes, and comments while the flow is quiet."""
-    view, silent_passes, has_outage = View(api.control.flows, flow), 0, False
+    view, silent_passes, has_outage = FollowedFlow(api.control.flows, flow), 0, False
     while True:
         try:
             change = await api.change_readers.run(view.next_change)

@@ -11,7 +11,7 @@ from crawler_lifecycle.contract.requests import Moment, refusals_as_bad_input
 from crawler_lifecycle.contract.schedules import (
     Backfilled,
     ManagerSchedule,
-    Outcome,
+    OccurrenceOutcome,
     ScheduleDetails,
     ScheduleId,
     ScheduleRequest,
@@ -156,7 +156,7 @@ async def trigger_schedule(commands: Commands, schedule: ScheduleName, response:
         triggered = await commands.schedules.trigger(schedule)
     except TemporaryError as error:
         return problem_with_unknown_result(error)
-    if triggered.outcome is Outcome.ASKED:
+    if triggered.outcome is OccurrenceOutcome.ASKED:
         response.status_code = 202
     return triggered
 

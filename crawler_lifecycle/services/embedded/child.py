@@ -14,7 +14,7 @@ from crawler_lifecycle.control.stack_file import Process
 from crawler_lifecycle.domain.pacing import Backoff
 from crawler_lifecycle.errors import LifecycleError, NotReady
 from crawler_lifecycle.services.embedded import processes
-from crawler_lifecycle.services.embedded.plan import Part
+from crawler_lifecycle.services.embedded.plan import StackPart
 
 PROBE_PAUSE = 0.1  # seconds between two probes of a starting process
 SLOW_SECONDS = 30.0  # after this time, a line says that a process is not ready yet
@@ -29,11 +29,11 @@ Say = Callable[[str], None]  # shows a line to the user
 Probe = Callable[[], Awaitable[None]]  # raises a LifecycleError while the process is not ready
 
 
-class Child:
+class StackChild:
     """A part's process. `on_start` is called after every start, so that the stack records the new process."""
 
     def __init__(
-        self, part: Part, environment: dict[str, str], log: Path, say: Say, on_start: Callable[[], None]
+        self, part: StackPart, environment: dict[str, str], log: Path, say: Say, on_start: Callable[[], None]
     ) -> None:
         self.part = part
         self.log = log

@@ -7,7 +7,7 @@ from functools import partial
 
 from crawler_lifecycle.control.control import Control
 from crawler_lifecycle.errors import NotReady
-from crawler_lifecycle.services.embedded.child import Child, Say
+from crawler_lifecycle.services.embedded.child import Say, StackChild
 from crawler_lifecycle.services.embedded.plan import StepModules, steps_part
 from crawler_lifecycle.services.embedded.stack import probe_host
 
@@ -17,7 +17,7 @@ OWN_GROUP = 0  # a new process group: Ctrl-C reaches the host only by its parent
 @asynccontextmanager
 async def hosted(
     steps: StepModules, control: Control, environment: Mapping[str, str], say: Say
-) -> AsyncIterator[Child]:
+) -> AsyncIterator[StackChild]:
     """Run a host of the steps during the block. The block begins when the host asks for steps.
 
     Linux ends the host with this process, also if this process is killed.
@@ -25,7 +25,7 @@ async def hosted(
     settings = control.installation.settings
     part = steps_part(steps, settings.flows.drain_seconds, "--end-with-parent")
     log = settings.state / "logs" / f"flows-{os.getpid()}.log"
-    host = Child(part, dict(environment), log, say, lambda: None)
+    host = StackChild(part, dict(environment), log, say, lambda: None)
     try:
         try:
             await host.start(OWN_GROUP)

@@ -28,7 +28,7 @@ SERVICE_STOP_SECONDS = 10.0  # time for a part to end after SIGTERM
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class StackPart:
     """A child process of the stack."""
 
     name: str
@@ -62,7 +62,7 @@ class StepModules:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class StackPlan:
     state: Path  # folder
     ports: Ports
     environment: dict[str, str]  # variables with all settings, also for Temporal
@@ -98,12 +98,12 @@ class Plan:
         return others | self.environment
 
 
-def make_plan(state: Path, ports: Ports, catalogue: Path, steps: StepModules | None = None) -> Plan:
+def make_plan(state: Path, ports: Ports, catalogue: Path, steps: StepModules | None = None) -> StackPlan:
     """Make the plan, and the files with tokens in the state folder. No part starts."""
     settings = configuration.load(state=state)
     tokens = state / "api-tokens.json"
     callers_settings = {name: value for name, value in os.environ.items() if name.startswith(PREFIX)}
-    return Plan(
+    return StackPlan(
         state=state,
         ports=ports,
         environment=callers_settings
@@ -126,11 +126,11 @@ def make_plan(state: Path, ports: Ports, catalogue: Path, steps: StepModules | N
     )
 
 
-def temporal_part(plan: Plan) -> Part:
+def temporal_part(plan: StackPlan) -> StackPart:
     options = [f"--sqlite-pragma={pragma}" for pragma in PRAGMAS]
     options += [f"--dynamic-config-value={value}" for value in (*TEMPORAL_LIMITS, TEMPORAL_EAGER)]
     options += [f"--search-attribute={name}={kind}" for name, kind in search_attribute_types().items()]
-    return Part(
+    return StackPart(
         "temporal",
         [
             *(_temporal_program(), "server", "start-dev", "--ip", LOOPBACK, "--log-level", "warn"),
@@ -141,18 +141,18 @@ def temporal_part(plan: Plan) -> Part:
     )
 
 
-def service_part(plan: Plan, name: str) -> Part:
+def service_part(plan: StackPlan, name: str) -> StackPart:
     # of all parts only the lifecycle worker listens on these ports, since several parts cannot share a port
     hidden = frozenset({"CRAWLER_METRICS__PORT", "CRAWLER_HEALTH__PORT"})
-    return Part(name, _worker_command(name), hidden, _tokens(plan, name))
+    return StackPart(name, _worker_command(name), hidden, _tokens(plan, name))
 
 
-def lifecycle_part(plan: Plan, drain_seconds: float) -> Part:
+def lifecycle_part(plan: StackPlan, drain_seconds: float) -> StackPart:
     stop_seconds = drain_seconds + SERVICE_STOP_SECONDS
-    return Part("lifecycle", _worker_command("lifecycle"), frozenset(), _tokens(plan, "lifecycle"), stop_seconds)
+    return StackPart("lifecycle", _worker_command("lifecycle"), frozenset(), _tokens(plan, "lifecycle"), stop_seconds)
 
 
-def _tokens(plan: Plan, name: str) -> dict[str, str]:
+def _tokens(plan: StackPlan, name: str) -> dict[str, str]:
     """Return the part's variables with tokens of the scheduler service, where the token for reading is not enough."""
     match name:
         case "lifecycle" | "dispatcher":
@@ -164,12 +164,12 @@ def _tokens(plan: Plan, name: str) -> dict[str, str]:
             return {}
 
 
-def steps_part(steps: StepModules, drain_seconds: float, *more_options: str) -> Part:
+def steps_part(steps: StepModules, drain_seconds: float, *more_options: str) -> StackPart:
     """Return the host of steps: authors' code has a process of its own."""
     hidden = frozenset({"CRAWLER_METRICS__PORT", "CRAWLER_HEALTH__PORT"})
     stop_seconds = drain_seconds + SERVICE_STOP_SECONDS
     command = [sys.executable, "-u", *_worker_command("flows")[1:], *steps.options, *more_options]
-    return Part("flows", command, hidden, {}, stop_seconds, steps.output)
+    return StackPart("flows", command, hidden, {}, stop_seconds, steps.output)
 
 
 def _worker_command(name: str) -> list[str]:

@@ -20,8 +20,15 @@ from crawler_lifecycle.control.installation import Installation
 from crawler_lifecycle.control.stack_file import StackFile
 from crawler_lifecycle.errors import NotReady
 from crawler_lifecycle.services.embedded import processes
-from crawler_lifecycle.services.embedded.child import Child, Say
-from crawler_lifecycle.services.embedded.plan import Part, Plan, lifecycle_part, service_part, steps_part, temporal_part
+from crawler_lifecycle.services.embedded.child import Say, StackChild
+from crawler_lifecycle.services.embedded.plan import (
+    StackPart,
+    StackPlan,
+    lifecycle_part,
+    service_part,
+    steps_part,
+    temporal_part,
+)
 
 LEFTOVER_GRACE = 5.0  # seconds between SIGTERM and SIGKILL for processes of an earlier stack
 REAPER_PATIENCE = 30.0  # seconds for the reaper to end the remaining processes; then the reaper is killed
@@ -67,13 +74,13 @@ class Stack:
     A `temporary` stack ends its jobs and removes its state folder, also if the stack is killed: the reaper does both.
     """
 
-    def __init__(self, plan: Plan, say: Say, *, temporary: bool = False) -> None:
+    def __init__(self, plan: StackPlan, say: Say, *, temporary: bool = False) -> None:
         self.plan = plan
         self._say = say
         self._temporary = temporary
         self._id = str(uuid.uuid4())
         self._environment = dict(plan.environment)
-        self._children: list[Child] = []
+        self._children: list[StackChild] = []
         self._reaper: subprocess.Popen[bytes] | None = None
         self._is_recorded = True  # False after the record could not be written
 
@@ -137,9 +144,9 @@ class Stack:
         if not self._temporary:
             stack_file.remove(self.plan.state)
 
-    async def _start_child(self, part: Part) -> Child:
+    async def _start_child(self, part: StackPart) -> StackChild:
         environment = {**self.plan.child_environment, **self._environment}
-        child = Child(part, environment, self.plan.state / "logs" / f"{part.name}.log", self._say, self._record)
+        child = StackChild(part, environment, self.plan.state / "logs" / f"{part.name}.log", self._say, self._record)
         self._children.append(child)
         try:
             await child.start(self._ensure_reaper())
@@ -204,7 +211,7 @@ class Stack:
             reaper.kill()
 
 
-def _upgrade_database(plan: Plan) -> str:
+def _upgrade_database(plan: StackPlan) -> str:
     """Upgrade the embedded database, and return its installation's UUID."""
     from crawler_lifecycle.adapters.sql.migrate import upgrade
 

@@ -3,13 +3,13 @@
 from collections.abc import Collection, Iterable
 
 from crawler_lifecycle.domain.flows.ends import AttemptEnd, EndKind
-from crawler_lifecycle.domain.flows.messages import AttemptRef, Follower
+from crawler_lifecycle.domain.flows.messages import AttemptRef, FollowingStep
 
 
 class Followers:
     """An activity's followers. A follower is due as soon as all steps before it have completed."""
 
-    def __init__(self, followers: Iterable[Follower]) -> None:
+    def __init__(self, followers: Iterable[FollowingStep]) -> None:
         self._all = {follower.start.number: follower for follower in followers}
         self._waiting = dict(self._all)
         self._foreign: set[int] = set()  # followers for other hosts

@@ -12,7 +12,7 @@ from crawler_lifecycle.contract.flows.work import StepWork
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.domain.flows.crawls import RunSeen
 from crawler_lifecycle.domain.flows.ends import AttemptEnd, EndKind
-from crawler_lifecycle.domain.flows.plan import Plan, Start
+from crawler_lifecycle.domain.flows.plan import AttemptStart, Plan
 from crawler_lifecycle.domain.flows.rows import MemberKind, MemberRow
 from crawler_lifecycle.flows import Workflow
 from crawler_lifecycle.testing import memory
@@ -30,7 +30,7 @@ class Play(SteppedFlow):
         super().__init__(workflow.definition(), NO_SCENARIO, now)
         self.order: list[str] = []
         self.stopped: list[str] = []
-        self.open: list[Start] = []
+        self.open: list[AttemptStart] = []
 
     def advance(self) -> Plan:
         """Plan, write the plan, and plan again to see that nothing is left."""

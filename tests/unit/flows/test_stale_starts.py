@@ -23,8 +23,8 @@ from crawler_lifecycle.domain.flows.deciding import approve, hold
 from crawler_lifecycle.domain.flows.ends import AttemptEnd, after_end
 from crawler_lifecycle.domain.flows.following import followers
 from crawler_lifecycle.domain.flows.merging import Merged
-from crawler_lifecycle.domain.flows.messages import Follower
-from crawler_lifecycle.domain.flows.plan import Change, Start
+from crawler_lifecycle.domain.flows.messages import FollowingStep
+from crawler_lifecycle.domain.flows.plan import AttemptStart, MemberChange
 from crawler_lifecycle.domain.flows.planner import Planner
 from crawler_lifecycle.domain.flows.renewing import retry
 from crawler_lifecycle.domain.flows.rows import FlowRow, GroupRow, Ledger, MemberKind, MemberRow
@@ -83,7 +83,7 @@ class Record:
 
     # the supervisor's activities
 
-    def claim(self, start: Start, door: int) -> bool:
+    def claim(self, start: AttemptStart, door: int) -> bool:
         """Put the attempt on record, unless a door came first. False: refused."""
         if (start.number, start.attempt) in self.attempts:
             return True
@@ -100,7 +100,7 @@ class Record:
             self.runs[start.number] = RunSeen(start.number, start.attempt, RunStatus.PROCESSING, 1, self.now)
         return True
 
-    def write(self, changes: Iterable[Change], state: Any, door: int) -> bool:
+    def write(self, changes: Iterable[MemberChange], state: Any, door: int) -> bool:
         changes = list(changes)
         if door != self.door or any(self._has_gone_on(change) for change in changes):
             return False
@@ -114,7 +114,7 @@ class Record:
             self.ledger.flow = replace(self.ledger.flow, state=state)
         return True
 
-    def _has_gone_on(self, change: Change) -> bool:
+    def _has_gone_on(self, change: MemberChange) -> bool:
         """Return whether a host has started a member by itself that the supervisor would end."""
         return change.row.state.is_final and self.ledger.members[change.row.number].attempt > change.row.attempt
 
@@ -139,13 +139,13 @@ class Snapshot:
 class Handing:
     """A step's attempt with its followers, as the activity has them."""
 
-    first: Start
+    first: AttemptStart
     door: int
-    followers: tuple[Follower, ...]
-    started: list[Start] = field(default_factory=list)
+    followers: tuple[FollowingStep, ...]
+    started: list[AttemptStart] = field(default_factory=list)
     is_refused: bool = False
 
-    def due(self, record: Record) -> list[Follower]:
+    def due(self, record: Record) -> list[FollowingStep]:
         """The followers that the host starts: the ends before them are on record as completed."""
         tried = {start.number for start in self.started}
         rows = record.ledger.members
@@ -171,11 +171,13 @@ class Supervisor:
     planner: Planner = field(init=False)
     door: int = field(init=False)
     unconfirmed: Unconfirmed = field(default_factory=Unconfirmed)
-    waiting: dict[int, Change] = field(default_factory=dict)
+    waiting: dict[int, MemberChange] = field(default_factory=dict)
     state: Any = None
-    activities: dict[tuple[int, int], tuple[Start, int]] = field(default_factory=dict)  # attempts with an activity
+    activities: dict[tuple[int, int], tuple[AttemptStart, int]] = field(
+        default_factory=dict
+    )  # attempts with an activity
     answers: list[tuple[str, Any]] = field(default_factory=list)
-    write: tuple[list[Change], Any, int] | None = None
+    write: tuple[list[MemberChange], Any, int] | None = None
     refused: set[int] = field(default_factory=set)
     reads_first: bool = False
     known: dict[tuple[int, int], list[MemberRow]] = field(default_factory=dict)  # rows, when the start was planned
@@ -197,7 +199,7 @@ class Supervisor:
             if number in starts:
                 self.unconfirmed.add(starts[number], self.door, was)
             elif was != change.row:
-                self.waiting[number] = Change(was, change.row)
+                self.waiting[number] = MemberChange(was, change.row)
         self.state = plan.flow_state or self.state
         known = [row for row in self.planner.rows.values() if row.kind is not MemberKind.STEP]
         for start in plan.starts:
@@ -250,7 +252,7 @@ class Supervisor:
             self.unconfirmed.confirm(start.number, start.attempt)
             self.planner.follow(start, self.record.now)
 
-    def refuse(self, start: Start, door: int) -> None:
+    def refuse(self, start: AttemptStart, door: int) -> None:
         """Take the answer that a start was refused."""
         if self.unconfirmed.refuse(start.number, start.attempt, door):
             self.refused.add(start.number)
@@ -258,7 +260,7 @@ class Supervisor:
         else:
             row = self.planner.rows.get(start.number)
             if row is not None and row.in_flight and row.attempt == start.attempt:
-                again = Start(start.number, row.generation, start.attempt)
+                again = AttemptStart(start.number, row.generation, start.attempt)
                 self.activities[start.number, start.attempt] = (
                     again,
                     self.unconfirmed.door_of(start.number, self.door),
@@ -307,7 +309,7 @@ class World:
             return
         handing = self.random.choice(handings)
         ref = self.random.choice(handing.due(self.record)).start
-        start = Start(ref.number, ref.generation, ref.attempt)
+        start = AttemptStart(ref.number, ref.generation, ref.attempt)
         was_known = (ref.number, ref.attempt) in self.record.attempts
         if not self.record.claim(start, handing.door):
             handing.is_refused = True

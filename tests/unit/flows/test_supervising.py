@@ -6,8 +6,8 @@ from crawler_lifecycle.contract.flows.states import MemberState
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus
 from crawler_lifecycle.domain.flows.crawls import RunSeen, TasksSeen
 from crawler_lifecycle.domain.flows.ends import AttemptEnd
-from crawler_lifecycle.domain.flows.messages import FlowPage
-from crawler_lifecycle.domain.flows.plan import Start
+from crawler_lifecycle.domain.flows.messages import LedgerPage
+from crawler_lifecycle.domain.flows.plan import AttemptStart
 from crawler_lifecycle.domain.flows.rows import FlowRow
 from crawler_lifecycle.domain.flows.slicing import Slices
 from crawler_lifecycle.domain.flows.unconfirmed import Unconfirmed
@@ -15,7 +15,7 @@ from crawler_lifecycle.flows import RetryPolicy, Workflow, any_of, crawl
 from tests.unit.flows.plays import COMPLETED, FAILED, NOW, Play
 from tests.unit.flows.work import graft_function, plain
 
-START = Start(number=0, generation=1, attempt=1)
+START = AttemptStart(number=0, generation=1, attempt=1)
 
 
 # restored rows
@@ -118,11 +118,11 @@ def test_ten_thousand_sights_fit_into_a_payload() -> None:
         RunSeen(number, 1, RunStatus.COMPLETED, 1, NOW, "all_succeeded", "finished") for number in range(10_000)
     )
     tasks = (TasksSeen(0, 1, dict.fromkeys(range(10_000), TaskStatus.SUCCEEDED)),)
-    page = FlowPage(door=1, row=FlowRow("nightly"), runs=runs, tasks=tasks, ends=(AttemptEnd(7, 1, FAILED, NOW),))
+    page = LedgerPage(door=1, row=FlowRow("nightly"), runs=runs, tasks=tasks, ends=(AttemptEnd(7, 1, FAILED, NOW),))
     text = page.model_dump_json()
     assert len(text) < 500_000
-    assert FlowPage.model_validate_json(text) == page
-    assert FlowPage.model_validate_json(FlowPage(door=1, row=FlowRow("nightly")).model_dump_json()).runs == ()
+    assert LedgerPage.model_validate_json(text) == page
+    assert LedgerPage.model_validate_json(LedgerPage(door=1, row=FlowRow("nightly")).model_dump_json()).runs == ()
 
 
 # slices

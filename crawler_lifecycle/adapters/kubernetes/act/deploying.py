@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from crawler_lifecycle.adapters.job_request import refuse_if_late
-from crawler_lifecycle.adapters.kubernetes.act.job_spec import Pods, job_of, labels_of
+from crawler_lifecycle.adapters.kubernetes.act.job_spec import PodSettings, job_of, labels_of
 from crawler_lifecycle.adapters.kubernetes.http.answers import ApiFailed, Missing
-from crawler_lifecycle.adapters.kubernetes.http.api import Api
+from crawler_lifecycle.adapters.kubernetes.http.api import KubernetesApi
 from crawler_lifecycle.adapters.kubernetes.http.decoding import NAMED, Decoder, Unreadable
 from crawler_lifecycle.adapters.kubernetes.naming import METADATA
 from crawler_lifecycle.adapters.kubernetes.objects import LABELS, NO_LABELS, Labels, Metadata, Object, PodFailurePolicy
@@ -46,12 +46,12 @@ LEAST_SECONDS_TO_LIVE = 3600
 logger = logging.getLogger(__name__)
 
 
-class PodSpec(Object, frozen=True):
+class MadePodSpec(Object, frozen=True):
     restart_policy: str | None = None
 
 
 class PodTemplate(Object, frozen=True):
-    spec: PodSpec = PodSpec()
+    spec: MadePodSpec = MadePodSpec()
 
 
 class MadeSpec(Object, frozen=True):
@@ -95,8 +95,8 @@ MADE_JOBS = Decoder("Job", MadeJob)
 
 @dataclass(frozen=True, slots=True)
 class Deploying:
-    api: Api
-    pods: Pods
+    api: KubernetesApi
+    pods: PodSettings
 
     def deploy(self, request: DeploymentRequest) -> Deployment:
         """Create the request's Job, or return the Job that an earlier try created, even if the claim has expired.

@@ -41,8 +41,8 @@ STAY = {SAFE_TO_EVICT: "false", DO_NOT_DISRUPT: "true"}
 
 
 @dataclass(frozen=True, slots=True)
-class Pods:
-    """Pods holds the settings that all pods in an installation share."""
+class PodSettings:
+    """Settings that all pods in an installation share."""
 
     service_account: str | None = None
     image_pull_secrets: tuple[str, ...] = ()
@@ -62,7 +62,7 @@ def labels_of(request: DeploymentRequest) -> dict[str, str]:
     }
 
 
-def job_of(request: DeploymentRequest, pods: Pods) -> dict[str, Any]:
+def job_of(request: DeploymentRequest, pods: PodSettings) -> dict[str, Any]:
     shape = checked_shape(request)
     labels = {**shape.labels, **labels_of(request)}
     not_after = request.not_after.isoformat() if request.not_after else ""
@@ -90,7 +90,7 @@ def job_of(request: DeploymentRequest, pods: Pods) -> dict[str, Any]:
     }
 
 
-def _pod(request: DeploymentRequest, pods: Pods) -> dict[str, Any]:
+def _pod(request: DeploymentRequest, pods: PodSettings) -> dict[str, Any]:
     volume = {"persistentVolumeClaim": {"claimName": pods.files_claim}} if pods.files_claim else {"emptyDir": {}}
     pod: dict[str, Any] = {
         "restartPolicy": "Never",
@@ -111,7 +111,7 @@ def _pod(request: DeploymentRequest, pods: Pods) -> dict[str, Any]:
     return pod
 
 
-def _container(request: DeploymentRequest, pods: Pods) -> dict[str, Any]:
+def _container(request: DeploymentRequest, pods: PodSettings) -> dict[str, Any]:
     """Return the container. Raise Refused without an image, or with texts that no program can be started with."""
     crawler = request.crawler
     if not crawler.image:

@@ -46,7 +46,7 @@ CONFLICT = 409  # status of the answer if the object differs from the object as 
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class JobEnding:
     """The Job whose deletion, or whose own end, also ends its pods."""
 
     uid: str
@@ -54,7 +54,7 @@ class Ending:
 
 
 @dataclass(frozen=True, slots=True)
-class Stopping:
+class JobStopping:
     jobs: Jobs
     listening: Listening
 
@@ -133,7 +133,7 @@ class Stopping:
         uids: Uids,
         living: Mapping[JobKey, Sequence[Pod]],
         listen_seconds: float,
-    ) -> dict[JobKey, Ending]:
+    ) -> dict[JobKey, JobEnding]:
         """Delete the Jobs. Return, by job, the Jobs whose end also ends their pods.
 
         Before its deletion a job's newest living pod gets a listener, if there is room for the listener within
@@ -154,7 +154,7 @@ class Stopping:
                     self.listening.begin(run_uid, key, pod, until=0.0 if is_ending_already else listen_until)
                 yield key
 
-        def delete(key: JobKey) -> tuple[JobKey, Ending | None]:
+        def delete(key: JobKey) -> tuple[JobKey, JobEnding | None]:
             for pod in living.get(key, ())[:1]:
                 self.listening.wait_for_answer(pod, listen_until)
             return key, self._delete_job(run_uid, key, listed.get(key), uid_on_record=uids.get(key))
@@ -186,7 +186,9 @@ class Stopping:
         pods_by_key = self.jobs.pods(run_uid, keys) if keys else {}
         return _living(pod for pods in pods_by_key.values() for pod in pods)
 
-    def _delete_job(self, run_uid: str, key: JobKey, listed: Job | None, *, uid_on_record: str | None) -> Ending | None:
+    def _delete_job(
+        self, run_uid: str, key: JobKey, listed: Job | None, *, uid_on_record: str | None
+    ) -> JobEnding | None:
         """Delete the Job. Return the Job if its deletion or its own end also ends its pods.
 
         Return None if the caller has to end the pods: the Job does not exist, or was deleted longer ago than
@@ -197,7 +199,7 @@ class Stopping:
             listed = None  # a next turn reads the Job again, since the listed Job has changed
             if job is None:
                 return None
-            ending = Ending(job.metadata.uid, job.other_manager)
+            ending = JobEnding(job.metadata.uid, job.other_manager)
             if deleted := job.metadata.deletion_timestamp:
                 return ending if self.jobs.api.clock.now() - deleted < DELETION_PASSED_ON_WITHIN else None
             try:

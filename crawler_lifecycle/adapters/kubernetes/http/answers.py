@@ -128,7 +128,7 @@ class _ListMeta(msgspec.Struct, frozen=True, rename={"next": "continue"}):
     next: str | None = None
 
 
-class _List(msgspec.Struct, frozen=True):
+class _PagedList(msgspec.Struct, frozen=True):
     metadata: _ListMeta | None = None
 
 
@@ -172,10 +172,10 @@ def continuation(page: bytes) -> str | None:
     head, items, _ = page[:LONGEST_HEAD].partition(BEGIN_OF_ITEMS)
     if items:
         with suppress(msgspec.MsgspecError):
-            if metadata := msgspec.json.decode(head + b"}", type=_List).metadata:
+            if metadata := msgspec.json.decode(head + b"}", type=_PagedList).metadata:
                 return metadata.next
     try:
-        metadata = msgspec.json.decode(page, type=_List).metadata
+        metadata = msgspec.json.decode(page, type=_PagedList).metadata
     except msgspec.MsgspecError as error:
         raise ApiFailed(f"the Kubernetes API answers with something that is no list: {error}") from error
     return metadata.next if metadata else None

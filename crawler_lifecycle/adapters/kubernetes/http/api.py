@@ -17,7 +17,7 @@ from urllib.parse import quote, urlencode
 import urllib3
 
 from crawler_lifecycle.adapters.kubernetes.http import answers
-from crawler_lifecycle.adapters.kubernetes.http.connection import ACCESS_FAILED, NOT_REACHED, Access, Connection
+from crawler_lifecycle.adapters.kubernetes.http.connection import ACCESS_FAILED, NOT_REACHED, ApiAccess, ApiConnection
 from crawler_lifecycle.adapters.kubernetes.http.server_clock import ServerClock
 from crawler_lifecycle.metrics import CLUSTER_ANSWERS, CLUSTER_SECONDS
 from crawler_lifecycle.settings.cluster import BUSY_SECONDS, longest_request
@@ -61,14 +61,14 @@ def time_limits_of(connect: float, silence: float, until: float) -> TimeLimits:
     return TimeLimits(connect, silence, min(now + BUSY_SECONDS, until - connect - 2 * silence), until - silence)
 
 
-class Api:
+class KubernetesApi:
     """Client for the API server. A process has a single client, and many threads may use the client at once."""
 
-    def __init__(self, access: Access) -> None:
+    def __init__(self, access: ApiAccess) -> None:
         self.namespace = access.namespace
         self.clock = ServerClock()
         self._access = access
-        self._connection = Connection(access)
+        self._connection = ApiConnection(access)
         self._renewing = threading.Lock()
         self._lists = threading.BoundedSemaphore(LISTS_AT_ONCE)
 
@@ -239,7 +239,7 @@ class Api:
         while True:
             connection, began_at = self._connection, time.monotonic()
             try:
-                if method == "POST":  # needs a time limit for its body, see `Connection.post`
+                if method == "POST":  # needs a time limit for its body, see `ApiConnection.post`
                     answer = connection.post(target, all_headers, body, timeout)
                 else:
                     answer = connection.request(method, target, all_headers, body, timeout)
@@ -288,11 +288,11 @@ class Api:
         except NOT_REACHED as error:
             raise self._unreached(method, path, error) from error
 
-    def _renew(self, refused: Connection) -> None:
+    def _renew(self, refused: ApiConnection) -> None:
         """Read the token again, unless another thread has already replaced the refused connection."""
         with self._renewing:
             if self._connection is refused:
-                self._connection = Connection(self._access)
+                self._connection = ApiConnection(self._access)
 
     def _unreached(self, method: str, path: str, error: Exception) -> answers.ApiFailed:
         problem = str(error) or type(error).__name__

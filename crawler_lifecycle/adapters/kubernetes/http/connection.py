@@ -1,7 +1,7 @@
 """Connection to the API server: address, certificates and token. The only importer of the `kubernetes` package.
 
-The package reads address, certificates and token from a kubeconfig or from a pod's service account. A new `Connection`
-reads all three again.
+The package reads address, certificates and token from a kubeconfig or from a pod's service account. A new
+`ApiConnection` reads all three again.
 """
 
 import json
@@ -30,8 +30,8 @@ USER_AGENT = "crawler-lifecycle"
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
-    """Access says where the API server is and how long a request may wait."""
+class ApiAccess:
+    """States where the API server is and how long a request may wait."""
 
     namespace: str
     kubeconfig: Path | None = None
@@ -41,10 +41,10 @@ class Access:
     read_seconds: float = 10  # an answer fails after this time without any data
 
 
-class Connection:
+class ApiConnection:
     """A connection sends requests with our credentials; many threads may use it at once."""
 
-    def __init__(self, access: Access) -> None:
+    def __init__(self, access: ApiAccess) -> None:
         self._configuration = _configuration(access)
         self._rest = RESTClientObject(self._configuration)
         self.host: str = self._configuration.host
@@ -93,7 +93,7 @@ class Connection:
         return {"Authorization": value.strip()} if value else {}
 
 
-def _configuration(access: Access) -> Configuration:
+def _configuration(access: ApiAccess) -> Configuration:
     """Read the pod's own service account if there is one and neither kubeconfig nor context is set, else a kubeconfig.
 
     Raise NotReady if address, certificates or token cannot be read.

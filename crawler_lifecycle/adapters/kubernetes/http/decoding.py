@@ -10,7 +10,16 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from crawler_lifecycle.adapters.kubernetes.objects import LABELS, Event, Job, Labels, Named, Namespace, Object, Pod
+from crawler_lifecycle.adapters.kubernetes.objects import (
+    LABELS,
+    ClusterEvent,
+    Job,
+    Labels,
+    Named,
+    Namespace,
+    Object,
+    Pod,
+)
 from crawler_lifecycle.errors import TemporaryError
 
 ESCAPES = re.compile(
@@ -135,7 +144,7 @@ def _mapping_or_empty(value: object) -> dict[str, object]:
 
 JOBS = Decoder("Job", Job)
 PODS = Decoder("Pod", Pod)
-EVENTS = Decoder("Event", Event)
+EVENTS = Decoder("ClusterEvent", ClusterEvent)
 # the same decoder for any object's metadata: NAMED for a single object, METADATA for a list
 NAMED = METADATA = Decoder("PartialObjectMetadata", Named)
 NAMESPACES = Decoder("Namespace", Namespace)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from crawler_lifecycle.adapters.kubernetes.http.api import Api
+from crawler_lifecycle.adapters.kubernetes.http.api import KubernetesApi
 from crawler_lifecycle.adapters.kubernetes.http.decoding import NOT_DECODABLE
 from crawler_lifecycle.errors import TemporaryError
 
@@ -59,13 +59,13 @@ class Review(msgspec.Struct, frozen=True):
     status: ReviewStatus
 
 
-def missing_rights(api: Api, pool: ThreadPoolExecutor, rights: Iterable[Right] = RIGHTS) -> list[Right]:
+def missing_rights(api: KubernetesApi, pool: ThreadPoolExecutor, rights: Iterable[Right] = RIGHTS) -> list[Right]:
     wanted = list(rights)
     grants = pool.map(lambda right: _is_granted(api, right), wanted)
     return [right for right, is_granted in zip(wanted, grants, strict=True) if not is_granted]
 
 
-def _is_granted(api: Api, right: Right) -> bool:
+def _is_granted(api: KubernetesApi, right: Right) -> bool:
     attributes = {
         "namespace": api.namespace,
         "verb": right.verb,

@@ -10,7 +10,7 @@ import time
 import msgspec
 
 from crawler_lifecycle.adapters.kubernetes.http.answers import ApiFailed, Missing
-from crawler_lifecycle.adapters.kubernetes.http.api import Api
+from crawler_lifecycle.adapters.kubernetes.http.api import KubernetesApi
 from crawler_lifecycle.domain.reasons import CLUSTER_TOO_OLD, CLUSTER_UNAVAILABLE
 from crawler_lifecycle.errors import NotReady, TemporaryError
 
@@ -25,7 +25,7 @@ class Version(msgspec.Struct, frozen=True, rename="camel"):
     git_version: str = ""
 
 
-def checked_version(api: Api) -> str:
+def checked_version(api: KubernetesApi) -> str:
     """Return the version in words; a version that cannot be read is unknown, and accepted.
 
     Raise NotReady for a version before OLDEST.
@@ -36,7 +36,7 @@ def checked_version(api: Api) -> str:
         return UNKNOWN
 
 
-def _checked_words(api: Api) -> str:
+def _checked_words(api: KubernetesApi) -> str:
     """As `checked_version`; raise ApiFailed or Missing if the version cannot be read."""
     body = api.get(PATH)
     try:
@@ -59,7 +59,7 @@ def _checked_words(api: Api) -> str:
 class AcceptedVersion:
     """Refuses deployments to an outdated server. An accepted version counts for ACCEPTED_SECONDS."""
 
-    def __init__(self, api: Api) -> None:
+    def __init__(self, api: KubernetesApi) -> None:
         self._api = api
         self._accepted_until = 0.0  # by the monotonic clock; threads may ask the server twice without harm
 

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from itertools import chain
 
 from crawler_lifecycle.adapters.kubernetes.http.answers import ApiFailed, Missing
-from crawler_lifecycle.adapters.kubernetes.http.api import LISTS_AT_ONCE, Api
+from crawler_lifecycle.adapters.kubernetes.http.api import LISTS_AT_ONCE, KubernetesApi
 from crawler_lifecycle.adapters.kubernetes.http.decoding import EVENTS
 from crawler_lifecycle.adapters.kubernetes.logs.follower import Listening
 from crawler_lifecycle.adapters.kubernetes.logs.store import Logs
-from crawler_lifecycle.adapters.kubernetes.objects import Condition, Event, Job, Pod
+from crawler_lifecycle.adapters.kubernetes.objects import ClusterEvent, Condition, Job, Pod
 from crawler_lifecycle.adapters.kubernetes.observe import failure, pods
 from crawler_lifecycle.adapters.kubernetes.observe.deciding_pod import deciding_pod
 from crawler_lifecycle.adapters.kubernetes.observe.job_status import end_of
@@ -202,7 +202,7 @@ def _reason_and_message(reason: str | None, message: str | None) -> str:
 class Warnings:
     """Warning events about Jobs and pods, by the uid of the Job or pod; several threads fill both dictionaries."""
 
-    events: dict[str, list[Event]] = field(default_factory=lambda: defaultdict(list))
+    events: dict[str, list[ClusterEvent]] = field(default_factory=lambda: defaultdict(list))
     problems: dict[str, str] = field(default_factory=dict)  # why events about the object may be missing
 
     def about(self, uids: Collection[str]) -> list[str]:
@@ -213,7 +213,7 @@ class Warnings:
 
 
 def begin_reading_warnings(
-    api: Api, pool: ThreadPoolExecutor, uids: Collection[str], until: float
+    api: KubernetesApi, pool: ThreadPoolExecutor, uids: Collection[str], until: float
 ) -> Callable[[], Warnings]:
     """Start to read warnings in the pool's threads; the returned function waits for their end.
 
@@ -232,7 +232,7 @@ def begin_reading_warnings(
     return wait_for_warnings
 
 
-def _read_warnings(api: Api, uids: Collection[str], warnings: Warnings, until: float) -> None:
+def _read_warnings(api: KubernetesApi, uids: Collection[str], warnings: Warnings, until: float) -> None:
     """Add the objects' warnings: for several objects from the list of all warnings, for a single object by its uid."""
     selector = WARNING if len(uids) > 1 else f"involvedObject.uid={next(iter(uids))},{WARNING}"
     try:
@@ -245,11 +245,11 @@ def _read_warnings(api: Api, uids: Collection[str], warnings: Warnings, until: f
         warnings.problems.update(dict.fromkeys(uids, f"events not read: {error.message}"[:LONGEST_EVENT]))
 
 
-def _timestamp(event: Event) -> float:
+def _timestamp(event: ClusterEvent) -> float:
     return event.seen_at.timestamp() if event.seen_at else 0.0
 
 
-def _line_about(event: Event) -> str:
+def _line_about(event: ClusterEvent) -> str:
     at = f"{utc_text(event.seen_at)} " if event.seen_at else ""
     times = f" ({event.count} times)" if event.count and event.count > 1 else ""
     return f"{at}{event.reason or 'Warning'}: {(event.message or '').strip()}"[:LONGEST_EVENT] + times

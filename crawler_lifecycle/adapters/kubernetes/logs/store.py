@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO
 
 from crawler_lifecycle.adapters.kubernetes.http.answers import ApiFailed, Missing
-from crawler_lifecycle.adapters.kubernetes.http.api import Api
+from crawler_lifecycle.adapters.kubernetes.http.api import KubernetesApi
 from crawler_lifecycle.adapters.kubernetes.http.decoding import PODS
 from crawler_lifecycle.adapters.kubernetes.logs import files
 from crawler_lifecycle.adapters.kubernetes.logs.mirrors import COMPARED_BYTES, SHORTEST_MIRRORED, Mirrors, Position
@@ -50,7 +50,7 @@ NODE_SILENT = (500, 502, 504)  # the API server gets no answer from the node, fo
 class Logs:
     """Logs in the cluster, read by pod, and kept logs, read by run, task and attempt."""
 
-    api: Api
+    api: KubernetesApi
     files_folder: Path  # with a folder for each run
     most_bytes: int  # per log; the rest is neither shown nor kept
     mirrors: Mirrors = field(default_factory=Mirrors)

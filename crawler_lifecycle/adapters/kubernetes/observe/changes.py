@@ -15,7 +15,7 @@ from functools import partial
 import msgspec
 
 from crawler_lifecycle.adapters.kubernetes.http.answers import ApiFailed
-from crawler_lifecycle.adapters.kubernetes.http.api import Api
+from crawler_lifecycle.adapters.kubernetes.http.api import KubernetesApi
 from crawler_lifecycle.adapters.kubernetes.http.decoding import NOT_DECODABLE
 from crawler_lifecycle.adapters.kubernetes.naming import METADATA, METADATA_LIST, selector
 from crawler_lifecycle.adapters.kubernetes.objects import Named
@@ -33,7 +33,7 @@ LONGEST_VERSION = 40  # digits; longer versions are nonsense, and Python refuses
 logger = logging.getLogger(__name__)
 
 
-class Change(msgspec.Struct, frozen=True):
+class JobChange(msgspec.Struct, frozen=True):
     """A line of the stream."""
 
     type: str  # ADDED, MODIFIED, DELETED; BOOKMARK: a version without a change; ERROR: the stream failed
@@ -61,7 +61,7 @@ class Changes(Iterator[set[str]]):
     Raises TemporaryError while the stream fails; its thread retries in the meantime.
     """
 
-    def __init__(self, api: Api, installation: str | None) -> None:
+    def __init__(self, api: KubernetesApi, installation: str | None) -> None:
         self._new_stream = partial(_Stream, api, installation)
         self._stream = self._new_stream()
         self._stream.start()
@@ -80,7 +80,7 @@ class Changes(Iterator[set[str]]):
 class _Stream(threading.Thread):
     """Thread that reads the stream and collects changed runs, since reading blocks until the next line arrives."""
 
-    def __init__(self, api: Api, installation: str | None) -> None:
+    def __init__(self, api: KubernetesApi, installation: str | None) -> None:
         super().__init__(name="kubernetes-watch", daemon=True)
         self._api = api
         self._selector = selector(installation)
@@ -159,7 +159,7 @@ class _Stream(threading.Thread):
     def _read(self, line: bytes) -> None:
         """Note the line's version and the run of its Job. Raise ApiFailed for an error or an unreadable line."""
         try:
-            change = msgspec.json.decode(line, type=Change)
+            change = msgspec.json.decode(line, type=JobChange)
             if change.type == "ERROR":
                 failure = msgspec.json.decode(change.object, type=StreamError)
                 raise ApiFailed(f"the stream of jobs ended: {failure.message}", failure.code)

@@ -6,9 +6,9 @@ from dataclasses import replace
 from itertools import islice
 from typing import NamedTuple
 
-from crawler_lifecycle.adapters.kubernetes.http.api import Api
+from crawler_lifecycle.adapters.kubernetes.http.api import KubernetesApi
 from crawler_lifecycle.adapters.kubernetes.http.decoding import EVENTS
-from crawler_lifecycle.adapters.kubernetes.objects import Event, Job
+from crawler_lifecycle.adapters.kubernetes.objects import ClusterEvent, Job
 from crawler_lifecycle.adapters.kubernetes.observe import pod_status
 from crawler_lifecycle.adapters.kubernetes.observe.pod_status import Timing
 from crawler_lifecycle.adapters.kubernetes.observe.survey import Survey
@@ -36,7 +36,7 @@ class EventRequest(NamedTuple):
 
 
 class WaitEvents:
-    def __init__(self, api: Api) -> None:
+    def __init__(self, api: KubernetesApi) -> None:
         self._api = api
 
     def explain(self, survey: Survey, requests: Sequence[EventRequest], timing: Timing) -> None:
@@ -50,7 +50,7 @@ class WaitEvents:
         uids_without_pod = {request.uid for request in requests if survey.jobs[request.key].cause == POD_NOT_CREATED}
         has_main_job = any(request.key[0] == MAIN_TASK for request in requests)
         budget = max(0, MOST_LISTS - survey.list_requests)
-        events_by_uid: Mapping[str, Sequence[Event]] = {}
+        events_by_uid: Mapping[str, Sequence[ClusterEvent]] = {}
         if len(uids_without_pod) > MOST_EVENT_REQUESTS and budget > (1 if has_main_job else 0):
             most_pages = max(1, budget - MOST_EVENT_REQUESTS)  # the rest is for requests about single objects
             events_by_uid = self._list_events_of_rejected_pods(survey, uids_without_pod, most_pages)
@@ -70,13 +70,13 @@ class WaitEvents:
 
     def _list_events_of_rejected_pods(
         self, survey: Survey, uids: Collection[str], most_pages: int
-    ) -> Mapping[str, Sequence[Event]]:
+    ) -> Mapping[str, Sequence[ClusterEvent]]:
         """Return events by the Jobs' uids, for all these Jobs if the whole list could be read.
 
         The API server lists events by name, so a Job's events come in a row. If the list is cut, its last Job is left
         out: the Job's latest event, which decides, may be beyond the cut.
         """
-        by_uid: dict[str, list[Event]] = {}
+        by_uid: dict[str, list[ClusterEvent]] = {}
         pages_read, last_uid = 0, None
         try:
             pages = survey.counted(self._api.pages(self._api.core_path("events"), {"fieldSelector": REJECTED_PODS}))

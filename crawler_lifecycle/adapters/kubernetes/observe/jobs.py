@@ -15,7 +15,7 @@ import msgspec
 
 from crawler_lifecycle.adapters.kubernetes import naming
 from crawler_lifecycle.adapters.kubernetes.http.answers import Missing
-from crawler_lifecycle.adapters.kubernetes.http.api import Api
+from crawler_lifecycle.adapters.kubernetes.http.api import KubernetesApi
 from crawler_lifecycle.adapters.kubernetes.http.decoding import JOBS, METADATA, NAMED, PODS, Decoder, Unreadable
 from crawler_lifecycle.adapters.kubernetes.naming import key_named, key_of
 from crawler_lifecycle.adapters.kubernetes.objects import NO_LABELS, Job, JobStatus, Labels, Metadata, Object, Pod
@@ -52,7 +52,7 @@ DATED_JOBS = Decoder("Job", DatedJob)
 class Jobs:
     """Requests about Jobs and their pods, for one installation; without `installation` for all."""
 
-    api: Api
+    api: KubernetesApi
     installation: str | None
     pool: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(THREADS, thread_name_prefix="kubernetes")
@@ -203,7 +203,7 @@ def _creation_and_name(pod: Pod) -> tuple[float, str]:
     return created_at.timestamp() if created_at else 0.0, pod.metadata.name
 
 
-def inventory(api: Api, installation: str | None) -> Iterator[Sequence[ListedJob]]:
+def inventory(api: KubernetesApi, installation: str | None) -> Iterator[Sequence[ListedJob]]:
     """Yield the jobs of all runs in pages. Raise TemporaryError if a page fails: the inventory is then incomplete.
 
     Pods are listed, too, since orphan pods have no Job; a pod with a listed Job is left out. A broken object counts by

@@ -12,7 +12,7 @@ from datetime import timedelta
 
 from crawler_lifecycle.adapters.kubernetes import naming
 from crawler_lifecycle.adapters.kubernetes.http.answers import Missing
-from crawler_lifecycle.adapters.kubernetes.http.api import PAGE, Api
+from crawler_lifecycle.adapters.kubernetes.http.api import PAGE, KubernetesApi
 from crawler_lifecycle.adapters.kubernetes.http.decoding import JOBS, METADATA, PODS, Broken, Unreadable
 from crawler_lifecycle.adapters.kubernetes.naming import METADATA_LIST, key_named, key_of
 from crawler_lifecycle.adapters.kubernetes.objects import Job, Pod
@@ -37,7 +37,7 @@ UidsByName = Mapping[str, str | None]  # the Jobs' recorded uids by name; None: 
 
 @dataclass(frozen=True, slots=True)
 class Absence:
-    api: Api
+    api: KubernetesApi
     namespace: NamespaceCheck
     pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(THREADS, thread_name_prefix="by-name"))
 
@@ -98,7 +98,11 @@ PATIENT = JobPatience()
 
 class Observer:
     def __init__(
-        self, api: Api, installation: str | None, patience: JobPatience = PATIENT, places: Places | None = None
+        self,
+        api: KubernetesApi,
+        installation: str | None,
+        patience: JobPatience = PATIENT,
+        places: Places | None = None,
     ) -> None:
         self._api = api
         self._installation = installation

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from threading import Lock
 
 from crawler_lifecycle.adapters.kubernetes.http.answers import ApiFailed, Missing
-from crawler_lifecycle.adapters.kubernetes.http.api import Api
+from crawler_lifecycle.adapters.kubernetes.http.api import KubernetesApi
 from crawler_lifecycle.adapters.kubernetes.http.decoding import NAMESPACES, Unreadable
 from crawler_lifecycle.domain.reasons import CLUSTER_FORBIDS, CLUSTER_UNAVAILABLE, NAMESPACE_CHANGED
 from crawler_lifecycle.errors import TemporaryError
-from crawler_lifecycle.ports import Place, Places, PlacesInMemory
+from crawler_lifecycle.ports import JobsPlace, Places, PlacesInMemory
 
 CONFIRMED_SECONDS = 10.0  # a confirmed place is not compared again for this long
 MOST_CONFIRMED = 16  # places; the earliest is forgotten first, so that ever new places do not fill the memory
@@ -35,7 +35,7 @@ ACCEPT_NAMESPACE = (
 class NamespaceCheck:
     """Compares the present namespace with the recorded place in `places`; `remedy` ends the error's message."""
 
-    api: Api
+    api: KubernetesApi
     places: Places
     remedy: str = ACCEPT_NAMESPACE
 
@@ -72,7 +72,7 @@ class NamespaceCheck:
                 raise
             return False
 
-    def accept(self) -> tuple[Place | None, Place]:
+    def accept(self) -> tuple[JobsPlace | None, JobsPlace]:
         """Record the present place. Return the previously recorded place, and the present place."""
         present = self._present_place()
         if present is None:
@@ -81,7 +81,7 @@ class NamespaceCheck:
         self.places.keep(present, on_record)
         return on_record, present
 
-    def _present_place(self) -> Place | None:
+    def _present_place(self) -> JobsPlace | None:
         """Return the present namespace, without its cluster's uid; None if the namespace shows no uid.
 
         Raise TemporaryError if the namespace does not exist, or is not active.
@@ -96,15 +96,15 @@ class NamespaceCheck:
         if namespace.metadata.deletion_timestamp or phase != "Active" or namespace.metadata.name != name:
             problem = f"namespace {name} is not active ({phase}): nothing in it counts as absent"
             raise TemporaryError(problem, cause=CLUSTER_FORBIDS)
-        return Place(name, namespace.metadata.uid) if namespace.metadata.uid else None
+        return JobsPlace(name, namespace.metadata.uid) if namespace.metadata.uid else None
 
-    def _with_cluster_uid(self, place: Place) -> Place:
+    def _with_cluster_uid(self, place: JobsPlace) -> JobsPlace:
         """Return the place with the uid of kube-system, or unchanged if kube-system cannot be read."""
         try:
             uid = NAMESPACES.item(self.api.get(self.api.namespace_path(CLUSTER))).metadata.uid
         except (ApiFailed, Missing, Unreadable):
             return place
-        return Place(place.namespace, place.namespace_uid, uid or None)
+        return JobsPlace(place.namespace, place.namespace_uid, uid or None)
 
 
 class ConfirmedPlaces:
@@ -112,12 +112,12 @@ class ConfirmedPlaces:
     thirty times a second.
     """
 
-    def __init__(self, api: Api) -> None:
+    def __init__(self, api: KubernetesApi) -> None:
         self._api = api
-        self._until: OrderedDict[Place, float] = OrderedDict()
+        self._until: OrderedDict[JobsPlace, float] = OrderedDict()
         self._lock = Lock()
 
-    def must_be_present(self, expected: Place) -> None:
+    def must_be_present(self, expected: JobsPlace) -> None:
         """Raise TemporaryError unless the API server shows this place now, or did less than CONFIRMED_SECONDS ago.
 
         A namespace made anew in the same cluster counts as the expected place, as in every `check`. Every place is
@@ -136,33 +136,33 @@ class ConfirmedPlaces:
             raise _unconfirmed(expected, "the answer holds no uid")
         self.add(expected)
 
-    def add(self, place: Place) -> None:
+    def add(self, place: JobsPlace) -> None:
         with self._lock:
             self._until[place] = time.monotonic() + CONFIRMED_SECONDS
             self._until.move_to_end(place)
             if len(self._until) > MOST_CONFIRMED:
                 self._until.popitem(last=False)
 
-    def __contains__(self, place: Place) -> bool:
+    def __contains__(self, place: JobsPlace) -> bool:
         with self._lock:
             return time.monotonic() < self._until.get(place, 0.0)
 
 
-def _unconfirmed(expected: Place, problem: str, cause: str = CLUSTER_UNAVAILABLE) -> TemporaryError:
+def _unconfirmed(expected: JobsPlace, problem: str, cause: str = CLUSTER_UNAVAILABLE) -> TemporaryError:
     return TemporaryError(f"no job is created while {_words(expected)} cannot be read: {problem}", cause=cause)
 
 
-def _was_made_anew(on_record: Place, present: Place) -> bool:
+def _was_made_anew(on_record: JobsPlace, present: JobsPlace) -> bool:
     """Return whether the present namespace replaces its namesake in the same cluster; False if a cluster is unknown."""
     is_same_cluster = on_record.cluster_uid is not None and on_record.cluster_uid == present.cluster_uid
     return is_same_cluster and on_record.namespace == present.namespace
 
 
-def _words(place: Place) -> str:
+def _words(place: JobsPlace) -> str:
     return f"namespace {place.namespace} ({place.namespace_uid})"
 
 
-def _difference(on_record: Place, present: Place) -> str:
+def _difference(on_record: JobsPlace, present: JobsPlace) -> str:
     if present.cluster_uid is None or on_record.cluster_uid is None:
         return f"and {CLUSTER} could not be read to learn whether it is in the same cluster"
     return "of the same cluster" if present.cluster_uid == on_record.cluster_uid else "and is of another cluster"

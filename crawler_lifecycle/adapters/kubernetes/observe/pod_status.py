@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from crawler_lifecycle.adapters.kubernetes.objects import NO_JOB_STATUS, Event, Job, Pod, is_positive
+from crawler_lifecycle.adapters.kubernetes.objects import NO_JOB_STATUS, ClusterEvent, Job, Pod, is_positive
 from crawler_lifecycle.adapters.kubernetes.observe import deletion, failure, job_status, pods, termination, waiting
 from crawler_lifecycle.adapters.kubernetes.observe.job_status import build_look, look_of_job, true_conditions
 from crawler_lifecycle.adapters.kubernetes.observe.outcome_facts import facts_of
@@ -195,7 +195,7 @@ def subject_of_events(look: JobLook, job: Job, pod: Pod | None) -> str | None:
     return pod.metadata.uid if pod and look.cause == reasons.CONTAINER_CREATING else None
 
 
-def look_with_events(look: JobLook, job: Job, events: Sequence[Event], timing: Timing) -> JobLook:
+def look_with_events(look: JobLook, job: Job, events: Sequence[ClusterEvent], timing: Timing) -> JobLook:
     """Return the look with the cause by the events about its `subject_of_events`."""
     if look.cause != reasons.POD_NOT_CREATED:
         wait = waiting.explain_by_events(Wait(look.cause or "", look.message), events)

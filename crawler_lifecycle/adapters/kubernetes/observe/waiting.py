@@ -8,7 +8,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from crawler_lifecycle.adapters.kubernetes.objects import NO_JOB_STATUS, ContainerStatus, Event, Job, Pod, Waiting
+from crawler_lifecycle.adapters.kubernetes.objects import (
+    NO_JOB_STATUS,
+    ClusterEvent,
+    ContainerStatus,
+    ContainerWaiting,
+    Job,
+    Pod,
+)
 from crawler_lifecycle.adapters.kubernetes.observe import pods
 from crawler_lifecycle.adapters.kubernetes.observe.words import word
 from crawler_lifecycle.contract.outcome_facts import LONGEST_MESSAGE
@@ -60,7 +67,7 @@ class Wait:
     message: str | None = None
 
 
-def why_no_pod(events: Sequence[Event], now: datetime) -> Wait:
+def why_no_pod(events: Sequence[ClusterEvent], now: datetime) -> Wait:
     """Return why a Job has no pod (rule 14): only an event of the Job controller shows the cause. `now`: see `Timing`.
 
     A rejection has to be of LATELY: the task may be given up for rejections that continue, not for one that is over.
@@ -73,7 +80,7 @@ def why_no_pod(events: Sequence[Event], now: datetime) -> Wait:
     return Wait(reasons.POD_CREATE_REJECTED, failure.message)
 
 
-def is_rejected_since(begin: datetime, job: Job, events: Sequence[Event]) -> bool:
+def is_rejected_since(begin: datetime, job: Job, events: Sequence[ClusterEvent]) -> bool:
     """Return whether the Job and its events show nothing but rejections since `begin`: no new start, and no quota.
 
     A quota is checked last: where a quota holds back a pod, whatever rejects pods let the pod pass.
@@ -83,12 +90,12 @@ def is_rejected_since(begin: datetime, job: Job, events: Sequence[Event]) -> boo
     return started_at is not None and started_at < begin and not any(_is_about_quota(event) for event in failures)
 
 
-def _is_about_quota(failure: Event) -> bool:
+def _is_about_quota(failure: ClusterEvent) -> bool:
     message = (failure.message or "").lower()
     return any(words in message for words in QUOTA_WORDS)
 
 
-def _is_since(begin: datetime, event: Event) -> bool:
+def _is_since(begin: datetime, event: ClusterEvent) -> bool:
     """Return whether the event happened after `begin`; an event without a time counts as new."""
     return event.seen_at is None or event.seen_at >= begin
 
@@ -115,14 +122,14 @@ def why_no_containers(pod: Pod) -> Wait:
     return Wait(SCHEDULED)
 
 
-def _rank_of_reason(waiting: tuple[ContainerStatus, Waiting]) -> tuple[bool, bool, str]:
+def _rank_of_reason(waiting: tuple[ContainerStatus, ContainerWaiting]) -> tuple[bool, bool, str]:
     """Return a sort key: a hopeless reason first, a reason without an obstacle last."""
     status, state = waiting
     is_hopeless = CAUSE_BY_WAITING_REASON.get(state.reason or "") in HOPELESS_CAUSES
     return not is_hopeless, state.reason in EMPTY_REASONS, status.name or ""
 
 
-def explain_by_events(wait: Wait, events: Sequence[Event]) -> Wait:
+def explain_by_events(wait: Wait, events: Sequence[ClusterEvent]) -> Wait:
     """Return why containers are not created, which only the pod's events show; without such an event return `wait`."""
     event = _latest_event(events, tuple(CAUSE_BY_EVENT_REASON))
     return Wait(CAUSE_BY_EVENT_REASON[event.reason or ""], event.message) if event else wait
@@ -153,7 +160,7 @@ def shorten(message: str | None) -> str | None:
     return message[:LONGEST_MESSAGE] if message else None
 
 
-def _latest_event(events: Sequence[Event], event_reasons: tuple[str, ...]) -> Event | None:
+def _latest_event(events: Sequence[ClusterEvent], event_reasons: tuple[str, ...]) -> ClusterEvent | None:
     """Return the latest event with any of these reasons; None without such an event."""
     matching = [event for event in events if event.reason in event_reasons]
     return max(matching, key=lambda event: (event.seen_at or pods.LONG_AGO, event.metadata.name), default=None)
