@@ -146,8 +146,8 @@ async def _beside_a_stack(
 ) -> int:
     """Run the flow on the present installation, with a host of its steps for the time of the flow."""
     from crawler_lifecycle.control.installation import environment_for_child
-    from crawler_lifecycle.services.embedded.host import hosted
     from crawler_lifecycle.services.embedded.interruption import Interrupted, until_interrupted
+    from crawler_lifecycle.services.embedded.stack import hosted
 
     control = open_control(state)
 

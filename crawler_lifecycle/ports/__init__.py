@@ -6,7 +6,6 @@ A failure raises TemporaryError (try again; no change is known) or PermanentErro
 write to a run compares the epoch in its RunRef and raises Fenced when another supervisor has taken over.
 """
 
-from crawler_lifecycle.ports.claims import Claim, Claims, Nudge
 from crawler_lifecycle.ports.cluster import (
     NO_UIDS,
     Cluster,
@@ -23,9 +22,18 @@ from crawler_lifecycle.ports.cluster import (
     keep_no_facts,
 )
 from crawler_lifecycle.ports.flows.claims import AttemptKey, Claimed, ClaimedStep, StepClaims, StepEnd, StepInputs
-from crawler_lifecycle.ports.flows.doors import DoorAnswer, FlowDoors
-from crawler_lifecycle.ports.flows.ends import Delivery, FlowEnds, OwedEnd, UnannouncedFlow
-from crawler_lifecycle.ports.flows.ledger import CrawlStart, CrawlStarts, CrawlToStop, FlowLedger
+from crawler_lifecycle.ports.flows.ledger import (
+    CrawlStart,
+    CrawlStarts,
+    CrawlToStop,
+    Delivery,
+    DoorAnswer,
+    FlowDoors,
+    FlowEnds,
+    FlowLedger,
+    OwedEnd,
+    UnannouncedFlow,
+)
 from crawler_lifecycle.ports.flows.records import (
     AttemptRecord,
     FlowFigures,
@@ -38,7 +46,6 @@ from crawler_lifecycle.ports.flows.records import (
     ScheduledFlow,
     SilentFlow,
 )
-from crawler_lifecycle.ports.limits import Limits
 from crawler_lifecycle.ports.manager_audits import DoubtfulAttempt, ManagerAudits, UnknownRun
 from crawler_lifecycle.ports.managers import (
     ManagerDoors,
@@ -63,10 +70,21 @@ from crawler_lifecycle.ports.records import (
     EndDeliveries,
     ExpiredClaims,
     Findings,
+    Limits,
     OccurrenceRun,
     Records,
     RunFigures,
     SaturatedRuns,
 )
-from crawler_lifecycle.ports.runs import LookEnd, NewRun, Runs, RunState, SupervisorExecution
-from crawler_lifecycle.ports.tasks import Addition, Tasks
+from crawler_lifecycle.ports.runs import (
+    Addition,
+    Claim,
+    Claims,
+    LookEnd,
+    NewRun,
+    Nudge,
+    Runs,
+    RunState,
+    SupervisorExecution,
+    Tasks,
+)

@@ -28,7 +28,7 @@ from crawler_lifecycle.contract.managers.turns import (
 )
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.domain.flows.unstarted import Refusal
-from crawler_lifecycle.ports.flows.doors import DoorAnswer
+from crawler_lifecycle.ports.flows.ledger import DoorAnswer
 
 
 @dataclass(frozen=True, slots=True)

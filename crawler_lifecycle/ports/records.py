@@ -1,4 +1,4 @@
-"""Ports for reading runs (for people and doors, live views, audits), and for audits' recorded findings."""
+"""Ports for reading runs (for people and doors, live views, audits), for audits' findings, and for limits."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from crawler_lifecycle.contract.audits import AuditOverview, AuditRef, AuditReport, Finding, FindingKind
+from crawler_lifecycle.contract.limits import LimitRecord
 from crawler_lifecycle.contract.notices import Notice
 from crawler_lifecycle.contract.records import (
     Changed,
@@ -209,3 +210,25 @@ class Findings(Protocol):
 
     def overview(self, *, audits: int, findings: int) -> AuditOverview:
         """Return the last `audits` audits, and at most `findings` findings."""
+
+
+class Limits(Protocol):
+    """The recorded limits. A scope is a text as in `contract.limits`."""
+
+    def all(self) -> list[LimitRecord]:
+        """Return the limits of every scope that has limits or a pause, with their use; the installation comes first."""
+
+    def change(self, scope: str, values: Mapping[str, int | None], actor: str | None) -> None:
+        """Write the named values (runs, tasks, weight) of the scope; None takes a value away."""
+
+    def pause(self, scope: str, reason: str, actor: str | None) -> None:
+        """Pause the scope. A paused scope gets the new reason, and stays paused since its first pause."""
+
+    def resume(self, scope: str, actor: str | None) -> None:
+        """End the scope's pause. NotFound if the scope is not paused."""
+
+    def known_names(self, kind: str) -> set[str]:
+        """Return the names after `kind` (`crawler:` or `label:`) in limits and recent runs, as hints for people."""
+
+    def is_known(self, scope: str) -> bool:
+        """Return whether a limit or any run has the scope's crawler or label."""

@@ -1,18 +1,24 @@
-"""Port for writing runs: states, stops, supervisors, exports and notices."""
+"""Ports for writing runs: states, stops, supervisors, exports and notices; tasks; claims and nudges.
 
-from collections.abc import Mapping, Sequence
+A claim lets a single process deploy a task, and a nudge makes a run's workflow look soon.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Protocol
 
-from crawler_lifecycle.contract.deployment import Crawler
+from crawler_lifecycle.contract.deployment import Crawler, Deployment, DeploymentRequest
 from crawler_lifecycle.contract.notices import ExportEvent, Notice
 from crawler_lifecycle.contract.records import Explanation, ExportRecord, RunRecord
 from crawler_lifecycle.contract.requesters import Requester
 from crawler_lifecycle.contract.requests import AcceptedRequest, FlowLink, StopRequest
 from crawler_lifecycle.contract.retries import Retries
 from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus, StopPhase, TaskStatus
+from crawler_lifecycle.contract.steps.looks import TaskChange, TaskEvidence
 from crawler_lifecycle.contract.steps.run import Clock, ExportsOwed, RunRef
+from crawler_lifecycle.domain.admission import Hold
+from crawler_lifecycle.domain.looks import JobKey, TaskRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,3 +210,133 @@ class Runs(Protocol):
         The given object itself is returned if no try has stored a notice before, and for progress.
         So every try under an id sends the same notice. Only the last progress notice stays stored.
         """
+
+
+@dataclass(frozen=True, slots=True)
+class Addition:
+    """Tasks to add to an open run."""
+
+    run_id: int
+    count: int
+    key: str  # identifies the request: a repeated request adds no further tasks
+    most_tasks: int  # limit for the run's tasks, with the added tasks
+    actor: str | None
+    door: str
+
+
+class Tasks(Protocol):
+    """A run's task rows.
+
+    `hurried`: the caller must not wait for the write. The write is tried a single time, and raises TemporaryError if
+    further writers hold their locks for more than some seconds.
+    """
+
+    def by_status(self, run_id: int) -> dict[TaskStatus, list[int]]:
+        """Return the task numbers by status, for all statuses that occur."""
+
+    def rows(self, run_id: int, tasks: Sequence[int]) -> list[TaskRow]:
+        """Return the rows that a verdict needs, in the order of the task numbers."""
+
+    def sync(self, run: RunRef, changes: Sequence[TaskChange], *, hurried: bool = False) -> int:
+        """Write every change if the row still has the change's attempt and version. Return how many rows were written.
+
+        The present time replaces an end's missing time.
+        """
+
+    def reconcile(self, run: RunRef, evidence: Sequence[TaskEvidence], *, hurried: bool = False) -> int:
+        """Write evidence to every task still at the evidence's attempt. Return how many rows were written."""
+
+    def unexplained(self, run_id: int) -> list[JobKey]:
+        """Return the jobs of tasks that ended on their own and have no stored evidence."""
+
+    def cancel_queued(self, run: RunRef, reason: str) -> int:
+        """Change QUEUED tasks to STOPPED, for the reason. Return how many tasks were changed."""
+
+    def add(self, addition: Addition) -> range:
+        """Add QUEUED tasks and return their numbers; after an earlier addition with the same key, return its tasks.
+
+        The run cannot end during the call. Conflict if no task is alive any more, or if the run has to stop or is over.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Right to deploy a task, until the claim expires. `token` identifies the process with the claim.
+
+    With a `hold` the right is smaller: the task's scope is paused, and an earlier request may have made the job. Such a
+    job is found and recorded, and no job is made.
+    """
+
+    run_id: int
+    task: int
+    token: str
+    request: DeploymentRequest
+    hold: Hold | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Nudge:
+    """A signal for a run's workflow: the run's jobs have changed."""
+
+    run_id: int
+    run_uid: str
+    workflow_id: str
+    number: int  # counts the run's nudges, from 1
+
+
+class Claims(Protocol):
+    """Claims for tasks and nudges. A claim is a conditional UPDATE: if two callers claim at once, one succeeds."""
+
+    def claim_main(self, run: RunRef, token: str, expires_in: timedelta) -> Claim | Hold | None:
+        """Claim task 0 if the task is QUEUED, or DEPLOYING by an expired claim or a claim with the same token.
+
+        The run's first claim needs a permit: return a Hold if a limit or a pause is in the way. From then on the
+        dispatcher deploys the main task, as soon as the limits allow it. A later claim in a pause has a hold, and is
+        possible when no earlier request can be on its way any more; before that, return the Hold. Return None if
+        another claim is valid, if the task has its job or is over, or if the run has to stop.
+        """
+
+    def claim_tasks(self, token: str, expires_in: timedelta, most: int) -> list[Claim]:
+        """Claim up to `most` tasks for the dispatcher: the tasks are DEPLOYING from now on.
+
+        These are QUEUED tasks of PROCESSING runs, and main tasks of runs that wait for their permit, as far as the
+        limits allow; and DEPLOYING tasks by an expired claim or the caller's own claim, which have their places. The
+        caller's own claim remains only after a failed request: the caller claims while no request is under way. In a
+        pause, DEPLOYING tasks are claimed with a hold. Write what holds the other tasks.
+        """
+
+    def deployed(self, claim: Claim, deployment: Deployment) -> Intent | None:
+        """Change the task from DEPLOYING to PENDING, and write its job. Return the run's present intent.
+
+        If the claim was lost, no row changes, because the task's next claim finds the job by its key. Return None if
+        the task is over or at another attempt: then no look ever sees the job, and the caller has to end the job. A
+        main job that was found with a hold nudges the run's workflow, because the cluster reports no change.
+        """
+
+    def put_back(self, claim: Claim, hold: Hold) -> None:
+        """Queue the task again, because no request has made its job and the hold allows no further request.
+
+        A run that has not started gives its permit back and waits in the queue. A lost claim changes no row.
+        """
+
+    def failed(self, claim: Claim, cause: str, message: str, *, refused: bool) -> None:
+        """Write a failed deployment.
+
+        `refused`: the service will never make the job, so the task is FAILED with the reason `cause`. Otherwise the job
+        may exist, and the claim stays until its expiry.
+        """
+
+    def claim_nudges(self, run_uids: Iterable[str]) -> list[Nudge]:
+        """Claim the next nudge for every given open run, if the run has acknowledged its last nudge.
+
+        After an error the result has the nudges claimed before the error; the rest stay unclaimed.
+        """
+
+    def unanswered_nudges(self) -> list[Nudge]:
+        """Return the unacknowledged nudges for the installation's open runs.
+
+        A watcher may have died after claiming and before sending such a nudge.
+        """
+
+    def open_among(self, run_uids: Iterable[str]) -> set[str]:
+        """Return the open runs among the given runs."""

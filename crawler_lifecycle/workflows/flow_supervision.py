@@ -1,26 +1,115 @@
-"""Supervision for a flow: a supervisor's round. The parts have their own modules."""
+"""Supervision for a flow: a supervisor's round, its own requests and its announcement. Other parts have own modules."""
 
+from collections.abc import Iterable
 from datetime import datetime
 
 from temporalio import workflow
+from temporalio.exceptions import ActivityError, is_cancelled_exception
 
+from crawler_lifecycle.activities.flow_announcements import FlowAnnouncements
 from crawler_lifecycle.activities.flows import FlowActivities
 from crawler_lifecycle.contract.flows.states import FlowState
-from crawler_lifecycle.domain.flows.messages import BeginFlow, FlowBegun, ReadFlow, SuperviseFlow
+from crawler_lifecycle.contract.steps.run import Counted
+from crawler_lifecycle.domain.flows.messages import BeginFlow, CancelFlow, FlowBegun, GrowGroup, ReadFlow, SuperviseFlow
 from crawler_lifecycle.domain.flows.plan import AttemptStart, MemberChange, Plan
+from crawler_lifecycle.domain.flows.rows import GroupRow
 from crawler_lifecycle.domain.flows.unconfirmed import Unconfirmed
 from crawler_lifecycle.domain.pacing import FIRST_STEADY_LOOK, look_time, next_look
-from crawler_lifecycle.workflows.flow_acts import Bell
-from crawler_lifecycle.workflows.flow_announcement import Announcement
+from crawler_lifecycle.workflows.flow_acts import Bell, FlowAct
 from crawler_lifecycle.workflows.flow_course import Course, planner_of
 from crawler_lifecycle.workflows.flow_crawls import CrawlStarter, CrawlStopper, StartChecks
-from crawler_lifecycle.workflows.flow_doors import OwnDoors
 from crawler_lifecycle.workflows.flow_news import News, read
 from crawler_lifecycle.workflows.flow_steps import StepStarter
 from crawler_lifecycle.workflows.flow_writes import Writes
 from crawler_lifecycle.workflows.in_the_task import at_once
-from crawler_lifecycle.workflows.options import WRITE
+from crawler_lifecycle.workflows.options import ANNOUNCE, WRITE
 from crawler_lifecycle.workflows.visibility import FlowDisplay
+
+
+class OwnDoors:
+    """Requests that the supervisor itself makes at its flow's door, one at a time. Each changes the flow by its door, so a reading follows."""
+
+    def __init__(self, bell: Bell) -> None:
+        self._act: FlowAct[Counted] = FlowAct(bell)
+        self._growth: dict[int, int] = {}  # expected members by group
+        self._is_cancelling = False
+        self.is_cancel_owed = False
+
+    @property
+    def owes_cancel(self) -> bool:
+        """Whether a cancel by Temporal's tools may be unrecorded."""
+        return self.is_cancel_owed or self._is_cancelling
+
+    @property
+    def is_under_way(self) -> bool:
+        return self._act.is_under_way
+
+    def grow(self, groups: Iterable[GroupRow]) -> None:
+        self._growth.update((group.number, group.expected) for group in groups)
+
+    def clear(self) -> None:
+        """Drop the growth that waits. A cancel by Temporal's tools is still pending."""
+        self._growth.clear()
+
+    def begin(self, course: Course) -> None:
+        if self._act.is_under_way:
+            return
+        if self.is_cancel_owed:
+            self.is_cancel_owed, self._is_cancelling = False, True
+            cancel = CancelFlow(flow=course.flow, flow_id=course.flow_id)
+            self._act.begin(workflow.execute_activity_method(FlowActivities.cancel_flow, cancel, **WRITE))
+        elif self._growth:
+            group, expected = self._growth.popitem()
+            growth = GrowGroup(flow=course.flow, group=group, expected=expected)
+            self._act.begin(workflow.execute_activity_method(FlowActivities.grow_flow, growth, **WRITE))
+
+    def take(self) -> bool:
+        """Return whether a request has been made since the last call."""
+        has_ended = self._act.take() is not None
+        if has_ended:
+            self._is_cancelling = False
+        return has_ended
+
+
+class Announcement:
+    """The announcement of the present end. An earlier end with a pending announcement goes with the present end."""
+
+    def __init__(self, bell: Bell, *, is_short: bool) -> None:
+        """`is_short`: no receiver can be slow."""
+        self._is_short = is_short
+        self._act: FlowAct[bool] = FlowAct(bell)
+        self._is_owed = True  # also after the end: an earlier supervisor may have died between end and announcement
+
+    @property
+    def is_made(self) -> bool:
+        return not (self._is_owed or self._act.is_under_way)
+
+    def begin(self, course: Course, *, is_settled: bool) -> None:
+        """Begin the announcement once for an end. `is_settled`: whether the end is stored."""
+        if not course.planner.flow.state.is_final:
+            self._is_owed = True
+        elif is_settled and self._is_owed and not self._act.is_under_way:
+            self._is_owed = False
+            step = SuperviseFlow(flow_uid=course.flow.uid, flow_id=course.flow_id)
+            self._act.begin(_announce(step, is_short=self._is_short))
+
+    def take(self) -> None:
+        self._act.take()
+
+
+async def _announce(step: SuperviseFlow, *, is_short: bool) -> bool:
+    """Announce, and return whether all receivers were reached. After an hour the audit continues the tries."""
+    try:
+        if is_short:
+            await at_once(FlowAnnouncements.announce_flow, step, ANNOUNCE)
+        else:
+            await workflow.execute_activity_method(FlowAnnouncements.announce_flow, step, **ANNOUNCE)
+    except ActivityError as error:
+        if is_cancelled_exception(error):
+            raise
+        workflow.logger.warning("the end of flow %s is not announced: %s", step.flow_id, error.cause)
+        return False
+    return True
 
 
 async def begin(step: SuperviseFlow, bell: Bell) -> "FlowSupervisor":

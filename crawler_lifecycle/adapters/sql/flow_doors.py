@@ -1,14 +1,26 @@
-"""Doors that add members: push, append and graft."""
+"""Doors that add members: push, append and graft; and the pruning of ended flows."""
 
+from collections.abc import Collection
+from datetime import datetime
 from uuid import uuid4
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, delete, insert, select, update
 
 from crawler_lifecycle.adapters.sql.flow_door import Door, OnDoors, find_uid
-from crawler_lifecycle.adapters.sql.flow_pruning import FlowPruning
 from crawler_lifecycle.adapters.sql.flow_requests import FlowRequests
 from crawler_lifecycle.adapters.sql.flow_rows import FLOW_FIELDS
-from crawler_lifecycle.adapters.sql.flow_schema import flow_appends, flow_groups, flows
+from crawler_lifecycle.adapters.sql.flow_schema import (
+    flow_appends,
+    flow_attempts,
+    flow_ends,
+    flow_groups,
+    flow_logs,
+    flow_members,
+    flow_results,
+    flows,
+)
+from crawler_lifecycle.adapters.sql.flow_sights import has_run_to_read
+from crawler_lifecycle.adapters.sql.manager_schema import manager_attempts, manager_items, manager_keys, managers
 from crawler_lifecycle.adapters.sql.transactions import reading, transaction
 from crawler_lifecycle.contract.flows.limits import LARGEST_CONTEXT
 from crawler_lifecycle.contract.flows.requests import AppendMembers, GraftMembers, PushFlow
@@ -17,8 +29,14 @@ from crawler_lifecycle.domain.flows import merging
 from crawler_lifecycle.domain.flows.merging import Merged
 from crawler_lifecycle.domain.flows.requesting import check_crawl
 from crawler_lifecycle.domain.words import counted
-from crawler_lifecycle.errors import Conflict
+from crawler_lifecycle.errors import Conflict, NotFound
 from crawler_lifecycle.ports import DoorAnswer
+
+# members first: an end of a step locks its member before the end writes a result
+WITH_FLOW = (
+    *(flow_members, flow_attempts, flow_results, flow_groups, flow_appends, flow_ends, flow_logs),
+    *(managers, manager_items, manager_attempts, manager_keys),
+)
 
 
 class FlowAdditions(OnDoors):
@@ -116,5 +134,24 @@ def _write_context(door: Door, request: GraftMembers) -> None:
     door.tx.execute(update(flow_groups).where(*this_group).values(context=request.context or None))
 
 
-class SqlFlowDoors(FlowAdditions, FlowRequests, FlowPruning):
-    """Requests for flows; every base class has a single duty."""
+class SqlFlowDoors(FlowAdditions, FlowRequests):
+    """Requests for flows. The base classes add and change members; this class deletes flows. Runs stay."""
+
+    def prune(self, flow_uids: Collection[str], ended_before: datetime | None = None) -> int:
+        return sum(self._prune(uid, ended_before) for uid in flow_uids)
+
+    @transaction
+    def _prune(self, tx: Connection, flow_uid: str, ended_before: datetime | None) -> bool:
+        """Delete the flow if it has ended, and no run was reopened since. Return whether the flow was deleted."""
+        try:
+            head = self.lock(tx, flow_uid)
+        except NotFound:
+            return False
+        if ended_before is not None and (head.stopped_at is None or head.stopped_at >= ended_before):
+            return False  # the flow has ended again since
+        if not head.state.is_final or has_run_to_read(tx, head.id, head.uid):
+            return False
+        for table in WITH_FLOW:
+            tx.execute(delete(table).where(table.c.flow == head.id))
+        tx.execute(delete(flows).where(flows.c.id == head.id))
+        return True

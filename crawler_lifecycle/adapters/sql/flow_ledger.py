@@ -1,4 +1,4 @@
-"""The ledger for a flow's supervisor: its beginning, its readings and its writes."""
+"""The ledger for a flow's supervisor: its beginning, its readings, its writes, and growth by a crawl's tasks."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -7,26 +7,39 @@ from typing import Any
 from sqlalchemy import Connection, Row, bindparam, select, update
 
 from crawler_lifecycle.adapters.sql.flow_crawls import FlowCrawls
+from crawler_lifecycle.adapters.sql.flow_door import Door
 from crawler_lifecycle.adapters.sql.flow_ends import insert_end
-from crawler_lifecycle.adapters.sql.flow_growth import FlowGrowth
 from crawler_lifecycle.adapters.sql.flow_locks import OnFlows, add_line, fence, has_lost_writes, number_write, snapshot
-from crawler_lifecycle.adapters.sql.flow_reading import ALL_MEMBERS, read_members
+from crawler_lifecycle.adapters.sql.flow_reading import ALL_MEMBERS, lock_in_flight, read_ledger, read_members
 from crawler_lifecycle.adapters.sql.flow_rows import GROUP_COLUMNS, flow_row, group_row, groups, member_row, members
-from crawler_lifecycle.adapters.sql.flow_schema import flows
+from crawler_lifecycle.adapters.sql.flow_schema import flow_groups, flows
 from crawler_lifecycle.adapters.sql.flow_sights import attempt_ends, news_of_runs, run_sights, task_sights
 from crawler_lifecycle.adapters.sql.flow_starts import have_completed
 from crawler_lifecycle.adapters.sql.flow_writing import write_changes
 from crawler_lifecycle.adapters.sql.manager_ends import close_with_flow
 from crawler_lifecycle.adapters.sql.transactions import transaction
+from crawler_lifecycle.contract.flows.definition import GroupDefinition
+from crawler_lifecycle.contract.flows.requests import FlowRequest
 from crawler_lifecycle.contract.flows.states import FINAL, FlowState
-from crawler_lifecycle.domain.flows.messages import FlowRef, LedgerPage, PackedRows, ReadFlow, WriteFlow, Written
+from crawler_lifecycle.domain.flows import merging
+from crawler_lifecycle.domain.flows.messages import (
+    FlowRef,
+    GrowGroup,
+    LedgerPage,
+    PackedRows,
+    ReadFlow,
+    WriteFlow,
+    Written,
+)
 from crawler_lifecycle.domain.flows.news import is_outdated
 from crawler_lifecycle.domain.flows.plan import MemberChange
 from crawler_lifecycle.domain.flows.rows import GroupRow, MemberRow
 from crawler_lifecycle.domain.ranges import from_ranges
-from crawler_lifecycle.errors import Fenced
+from crawler_lifecycle.domain.words import counted
+from crawler_lifecycle.errors import Fenced, NotFound
 from crawler_lifecycle.ports.runs import SupervisorExecution
 
+BY_SUPERVISOR = FlowRequest(door="flow")
 MEMBERS_IN_A_PAGE = 5000
 BYTES_IN_A_PAGE = 1_000_000  # packed, before the encoding as text; Temporal refuses a payload over 2 MB
 NEWS = (
@@ -123,6 +136,26 @@ class FlowSupervision(OnFlows):
         elif head.state.is_final:
             add_line(tx, head.id, now, "reopened", "a run of the flow was reopened")
 
+    @transaction
+    def grow(self, tx: Connection, step: GrowGroup) -> None:
+        head = self.lock_for_supervisor(tx, step.flow)
+        lock_in_flight(tx, head.id)
+        door = Door(tx, head, read_ledger(tx, head), self._db.clock(), BY_SUPERVISOR)
+        group = door.ledger.groups.get(step.group)
+        if group is None:
+            raise NotFound(f"flow {head.flow_id!r} has no sub-workflow with the number {step.group}")
+        if group.expected >= step.expected:
+            return
+        grown = replace(group, expected=step.expected)
+        this_group = (groups.flow == head.id, groups.number == step.group)
+        text = tx.scalar(select(groups.definition).where(*this_group))
+        definition = GroupDefinition.model_validate_json(text or "")
+        door.ledger.put(groups=[grown])
+        merged = merging.grow(door.ledger, grown, definition, door.at)
+        door.merge(merged)
+        tx.execute(update(flow_groups).where(*this_group).values(expected=step.expected, door=door.number))
+        door.log("grown", f"added {counted(len(merged.members), 'job')} for the tasks of {definition.grower!r}")
+
 
 def _refuse_earlier_execution(head: Row[Any], execution: SupervisorExecution) -> None:
     """Raise Fenced if the execution began before the present supervisor: its call comes too late."""
@@ -191,5 +224,5 @@ def _is_same(row: MemberRow, wanted: MemberRow) -> bool:
     return (row.generation, row.attempt, row.state) == (wanted.generation, wanted.attempt, wanted.state)
 
 
-class SqlFlowLedger(FlowSupervision, FlowCrawls, FlowGrowth):
+class SqlFlowLedger(FlowSupervision, FlowCrawls):
     """The ledger for supervisors; every base class has a single duty."""

@@ -1,10 +1,25 @@
-"""Port for a flow's supervisor: the ledger with its rows, and the starts and stops of crawls."""
+"""Ports for the writers of a flow: its supervisor, people and programs at its doors, and announcers of its ends.
+
+The supervisor's port has the ledger with its rows, and the starts and stops of crawls.
+"""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 from typing import Protocol
 
+from crawler_lifecycle.contract.flows.announcements import FlowEnd
+from crawler_lifecycle.contract.flows.answers import LeftOut
+from crawler_lifecycle.contract.flows.requests import (
+    AppendMembers,
+    ApproveMember,
+    CancelMembers,
+    GraftMembers,
+    HoldFlow,
+    PushFlow,
+    RetryMembers,
+)
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.domain.flows.ends import AttemptEnd
 from crawler_lifecycle.domain.flows.messages import (
@@ -86,3 +101,87 @@ class FlowLedger(Protocol):
 
     def grow(self, step: GrowGroup) -> None:
         """Add the members for a crawl's tasks up to the expected number, as a door does."""
+
+
+@dataclass(frozen=True, slots=True)
+class DoorAnswer:
+    """Answer to a request. `count`: changed members, as the request counts them."""
+
+    flow_uid: str
+    flow_id: str
+    count: int = 0
+    created: bool = False  # whether the request made the flow
+    changed: bool = True  # False: the request was made before, so no supervisor has to be notified
+    left_out: tuple[LeftOut, ...] = ()  # named members without a change
+    reopened: bool = False  # whether a crawl manager that had ended continues
+
+
+class FlowDoors(Protocol):
+    """Requests of people, programs and grafters. Each is one transaction. NotFound without such a flow.
+
+    `flow` is the flow's id, and for a graft its uid.
+    """
+
+    def push(self, request: PushFlow) -> DoorAnswer: ...
+
+    def append(self, flow: str, request: AppendMembers) -> DoorAnswer: ...
+
+    def graft(self, flow_uid: str, request: GraftMembers) -> DoorAnswer: ...
+
+    def cancel(self, flow: str, request: CancelMembers) -> DoorAnswer: ...
+
+    def retry(self, flow: str, request: RetryMembers) -> DoorAnswer: ...
+
+    def approve(self, flow: str, request: ApproveMember) -> DoorAnswer: ...
+
+    def hold(self, flow: str, request: HoldFlow) -> DoorAnswer: ...
+
+    def prune(self, flow_uids: Collection[str], ended_before: datetime | None = None) -> int:
+        """Delete ended flows with all their rows; runs stay. Return how many were deleted.
+
+        Open flows stay, and flows that have not ended before the moment.
+        """
+
+
+class Delivery(StrEnum):
+    """Delivery for an end."""
+
+    NOTICE = "notice"
+    EVENT = "event"
+
+
+@dataclass(frozen=True, slots=True)
+class OwedEnd:
+    """A recorded end with deliveries still to make."""
+
+    end: FlowEnd
+    owed: frozenset[Delivery]
+
+
+@dataclass(frozen=True, slots=True)
+class UnannouncedFlow:
+    """An ended flow with a pending delivery."""
+
+    uid: str
+    id: str
+    ended_at: datetime
+    problem: str | None  # the last failure; None: no delivery has failed
+
+
+class FlowEnds(Protocol):
+    """Announcements of flows' ends. An end is recorded as pending in the same transaction as the flow's final state."""
+
+    def owed(self, flow_uid: str) -> list[OwedEnd]:
+        """Return the flow's ends with pending deliveries, by number."""
+
+    def settle(self, flow_uid: str, end: int, settled: Sequence[Delivery], problems: Mapping[Delivery, str]) -> None:
+        """Write a try to announce the end: deliveries made or refused for good, and problems by delivery.
+
+        The timeline has the first problem, and a later delivery. Nothing is written if the flow was pruned.
+        """
+
+    def unannounced(self, since: datetime, before: datetime, *, after: str = "", limit: int) -> list[UnannouncedFlow]:
+        """Return a page with ended flows with a pending delivery for an end between the times, by uid, for the audit.
+
+        `after`: the last uid on the previous page.
+        """

@@ -16,10 +16,8 @@ from crawler_lifecycle.services.api import (
     archives,
     audits,
     commands,
-    details,
     flow_commands,
     flows,
-    installation,
     managers,
     runs,
     schedules,
@@ -125,7 +123,6 @@ def _app_with_endpoints(more: Sequence[APIRouter]) -> FastAPI:
     app.add_exception_handler(405, answer_wrong_method)
     modules = (
         runs,
-        details,
         archives,
         commands,
         flow_commands,
@@ -133,7 +130,6 @@ def _app_with_endpoints(more: Sequence[APIRouter]) -> FastAPI:
         flows,
         schedules,
         admission,
-        installation,
         audits,
         streams,
     )

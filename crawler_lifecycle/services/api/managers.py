@@ -3,23 +3,45 @@
 from typing import Annotated
 from urllib.parse import quote
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Depends, Query, Response
 
 from crawler_lifecycle.contract.flows.answers import FlowAnswer
 from crawler_lifecycle.contract.flows.item_requests import AddItems, CancelItems, RetryItems, StartManager
+from crawler_lifecycle.contract.flows.names import LONGEST_PATH
 from crawler_lifecycle.contract.flows.records import Why
-from crawler_lifecycle.contract.managers.item_filter import Number
+from crawler_lifecycle.contract.managers.item_filter import ItemFilter, Number
+from crawler_lifecycle.contract.managers.items import ItemState
 from crawler_lifecycle.managers.preview import added_items
 from crawler_lifecycle.services.api import document as docs
 from crawler_lifecycle.services.api import flow_messages as messages
 from crawler_lifecycle.services.api.flow_commands import by_caller, effect
 from crawler_lifecycle.services.api.flows import Flow
-from crawler_lifecycle.services.api.item_filters import Chosen, Manager
 from crawler_lifecycle.services.api.state import OPERATING, READING, Caller, CurrentApi
 from crawler_lifecycle.services.problems import problems
 
+MOST_STATES, MOST_NUMBERS = len(ItemState), 500
+Manager = Annotated[
+    str | None, Query(max_length=LONGEST_PATH, description="path of the manager; default: the flow's only manager")
+]
 router = APIRouter(prefix="/v1/flows", tags=["flows"])
 ALL_FAILED, ALL_WAITING = RetryItems(), CancelItems()
+
+
+def _item_filter(
+    manager: Manager = None,
+    state: Annotated[
+        list[ItemState], Query(max_length=MOST_STATES, description="only items in one of these states")
+    ] = [],  # noqa: B006
+    outcome: Annotated[str | None, Query(max_length=64, description="only items with this outcome")] = None,
+    tag: Annotated[str | None, Query(max_length=128, description="only items with this tag or label")] = None,
+    number: Annotated[
+        list[Number], Query(max_length=MOST_NUMBERS, description="only items with one of these numbers")
+    ] = [],  # noqa: B006
+) -> ItemFilter:
+    return ItemFilter(manager=manager, states=tuple(state), outcome=outcome, tag=tag, numbers=tuple(number) or None)
+
+
+Chosen = Annotated[ItemFilter, Depends(_item_filter)]
 
 
 @router.post(

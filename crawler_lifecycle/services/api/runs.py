@@ -6,7 +6,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query
 
 from crawler_lifecycle.contract.deployment import Crawler
-from crawler_lifecycle.contract.records import TaskRecord, without_values
+from crawler_lifecycle.contract.records import RunDetails, TaskRecord, without_values
 from crawler_lifecycle.contract.states import TaskStatus
 from crawler_lifecycle.contract.task_order import TaskOrder
 from crawler_lifecycle.errors import BadInput, NotFound
@@ -149,3 +149,11 @@ def find_task(api: ApiState, run: int | str, number: int) -> TaskRecord:
     if not rows or rows[0].task != number:
         raise NotFound(f"run {run} has no task {number}")
     return rows[0]
+
+
+@router.get("/runs/{run}/details", dependencies=READING, responses=problems(_404=NO_RUN))
+def get_run_details(api: CurrentApi, run: Run) -> RunDetails:
+    """Return a run with all its tasks and their evidence. The answer may be large: live pages read the tasks in
+    pages.
+    """
+    return api.control.runs.show(run)

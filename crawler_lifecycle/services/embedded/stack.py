@@ -1,4 +1,4 @@
-"""Starts, supervises and ends all parts of the embedded stack."""
+"""Starts, supervises and ends all parts of the embedded stack, or a host of steps beside a running installation."""
 
 import asyncio
 import fcntl
@@ -24,6 +24,7 @@ from crawler_lifecycle.services.embedded.child import Say, StackChild
 from crawler_lifecycle.services.embedded.plan import (
     StackPart,
     StackPlan,
+    StepModules,
     lifecycle_part,
     service_part,
     steps_part,
@@ -33,6 +34,7 @@ from crawler_lifecycle.services.embedded.plan import (
 LEFTOVER_GRACE = 5.0  # seconds between SIGTERM and SIGKILL for processes of an earlier stack
 REAPER_PATIENCE = 30.0  # seconds for the reaper to end the remaining processes; then the reaper is killed
 RECORD_PAUSE = 1.0  # seconds between two tries to write the record of processes
+OWN_GROUP = 0  # a new process group: Ctrl-C reaches the host only by its parent, which waits for steps under way
 
 
 @contextmanager
@@ -248,3 +250,28 @@ async def probe_host(control: Control, route: str, since: float) -> None:
 def _refuse_silent(pollers: Mapping[str, float], since: float) -> None:
     if not any(last_poll >= since for last_poll in pollers.values()):
         raise NotReady("it does not ask for work yet")
+
+
+@asynccontextmanager
+async def hosted(
+    steps: StepModules, control: Control, environment: Mapping[str, str], say: Say
+) -> AsyncIterator[StackChild]:
+    """Run a host of the steps during the block. The block begins when the host asks for steps.
+
+    Linux ends the host with this process, also if this process is killed.
+    """
+    settings = control.installation.settings
+    part = steps_part(steps, settings.flows.drain_seconds, "--end-with-parent")
+    log = settings.state / "logs" / f"flows-{os.getpid()}.log"
+    host = StackChild(part, dict(environment), log, say, lambda: None)
+    try:
+        try:
+            await host.start(OWN_GROUP)
+        except OSError as error:
+            raise NotReady(f"the host of steps cannot be started: {error}") from error
+        for route in steps.routes:
+            await host.wait_ready(partial(probe_host, control, route, host.started_at))
+        host.keep_running(lambda: OWN_GROUP)
+        yield host
+    finally:
+        await host.stop()
