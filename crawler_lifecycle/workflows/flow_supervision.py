@@ -27,7 +27,7 @@ from crawler_lifecycle.workflows.visibility import FlowDisplay
 
 
 class OwnDoors:
-    """Requests that the supervisor itself makes at its flow's door, one at a time. Each changes the flow by its door, so a reading follows."""
+    """The supervisor's own requests, one at a time. Each changes the flow by its door, so a reading follows."""
 
     def __init__(self, bell: Bell) -> None:
         self._act: FlowAct[Counted] = FlowAct(bell)
