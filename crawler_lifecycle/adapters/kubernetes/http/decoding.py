@@ -144,7 +144,7 @@ def _mapping_or_empty(value: object) -> dict[str, object]:
 
 JOBS = Decoder("Job", Job)
 PODS = Decoder("Pod", Pod)
-EVENTS = Decoder("ClusterEvent", ClusterEvent)
+EVENTS = Decoder("Event", ClusterEvent)
 # the same decoder for any object's metadata: NAMED for a single object, METADATA for a list
 NAMED = METADATA = Decoder("PartialObjectMetadata", Named)
 NAMESPACES = Decoder("Namespace", Namespace)
