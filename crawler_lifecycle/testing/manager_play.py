@@ -188,7 +188,7 @@ class ManagerPlay:
 
     @property
     def stops(self) -> list[str]:
-        """Keys of jobs with a request to stop by the manager."""
+        """Keys for jobs with a request to stop by the manager."""
         return list(self.stage.stops)
 
     @property

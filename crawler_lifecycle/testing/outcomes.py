@@ -84,7 +84,7 @@ def failed(outcome: str = FAILED, *, reason: str = "main_job_failed", **details:
 
 
 def killed_by_oom(**details: Unpack[CrawlDetails]) -> CrawlOutcome:
-    """Return a crawl's end after too much use of memory."""
+    """Return a crawl's end after too much memory use."""
     return failed(KILLED_BY_OOM, **details)
 
 

@@ -39,12 +39,12 @@ Called = tuple[AttemptEnd, str | None]  # an attempt's end, and the result as te
 
 
 class MemoryInputs:
-    """The reads that a host's contexts need."""
+    """The reads for a host's contexts."""
 
     def __init__(self, flow: MemoryFlow) -> None:
         self._flow = flow
 
-    def inputs(self, flow_uid: str, number: int) -> StepInputs:  # noqa: ARG002 - there is one flow
+    def inputs(self, flow_uid: str, number: int) -> StepInputs:  # noqa: ARG002 - a single flow exists
         ledger = self._flow.ledger
         row = ledger.members[number]
         context = contexts.merged_context(self._flow.group_contexts, ledger, row.group)

@@ -37,7 +37,7 @@ class _Limits(TypedDict):
 
 
 class ApiLimits:
-    """Commands return all limits after the change. The record of a change names the token."""
+    """Commands return all limits after the change. A change is recorded with the name for the token."""
 
     def __init__(self, connection: HttpConnection) -> None:
         self._connection = connection

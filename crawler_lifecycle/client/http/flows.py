@@ -125,7 +125,7 @@ class ApiFlows:
     def items(
         self, flow: str, chosen: ItemFilter = ALL_ITEMS, *, after: int = 0, page_size: int = MOST_JOBS
     ) -> Iterator[ItemRecord]:
-        """Yield the chosen items of a crawl manager after a number."""
+        """Yield a crawl manager's chosen items after a number."""
         if chosen.numbers is not None and len(chosen.numbers) > MOST_NUMBERS:
             numbers = sorted(set(chosen.numbers))
             for start in range(0, len(numbers), MOST_NUMBERS):
