@@ -94,9 +94,9 @@ class Host:
         followers = Followers(step.followers if self.follows else ())
         while waiting:
             before = followers.before(ref.number for ref in waiting).union(from_ranges(step.after))
-            claimed = await asyncio.to_thread(
-                self.store.step_claims.claim, step.flow, step.door, waiting, token, "host", HOUR, None, before
-            )
+            claims = self.store.step_claims
+            await asyncio.to_thread(claims.renew, token, HOUR)
+            claimed = await asyncio.to_thread(claims.claim, step.flow, step.door, waiting, token, "host", None, before)
             has_lost |= claimed.has_lost
             stale |= {number for number in claimed.stale if not followers.refuse(number)}
             new = [*claimed.ended, *await self._played(claimed.mine, token)]

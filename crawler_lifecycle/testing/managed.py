@@ -119,7 +119,8 @@ class ManagedFlow:
         page = self.store.flow_ledger.read(ReadFlow(flow=flow, since=-1))
         (member,), _ = page.rows.unpacked()
         start = AttemptRef(number=member.number, generation=member.generation, attempt=member.attempt + 1)
-        claimed = self.store.step_claims.claim(flow, page.door, [start], HOST, HOST, FOR_EVER)
+        self.store.step_claims.renew(HOST, FOR_EVER)
+        claimed = self.store.step_claims.claim(flow, page.door, [start], HOST, HOST)
         assert not claimed.stale, "the manager's attempt is not free"
         return ManagerRef(self.uid, member.number, start.attempt, HOST)
 

@@ -176,8 +176,12 @@ class Flow:
         after: Collection[int] = (),
     ) -> Claimed:
         door = self.door if door is None else door
-        host = f"host of {token}"
-        return self.store.step_claims.claim(self.flow, door, starts, token, host, lasts, code_version, after)
+        claims = self.store.step_claims
+        claims.renew(token, MINUTE)
+        claimed = claims.claim(self.flow, door, starts, token, f"host of {token}", code_version, after)
+        if lasts != MINUTE:
+            claims.renew(token, lasts)
+        return claimed
 
     def end(
         self, *starts: AttemptRef, kind: EndKind = COMPLETED, token: str = "host", **fields: Any

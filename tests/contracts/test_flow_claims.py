@@ -9,14 +9,14 @@ import pytest
 from sqlalchemy import func, select
 
 from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.flow_schema import flow_attempts, flow_results
+from crawler_lifecycle.adapters.sql.flow_schema import flow_attempts, flow_results, step_leases
 from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.flows.retrying import RetryPolicy, RetryRule
 from crawler_lifecycle.contract.flows.states import MemberState
 from crawler_lifecycle.domain.flows.ends import AttemptEnd, EndKind
 from crawler_lifecycle.domain.flows.messages import AttemptRef
 from crawler_lifecycle.domain.flows.words import snoozed
-from crawler_lifecycle.errors import NotFound
+from crawler_lifecycle.errors import NotFound, TemporaryError
 from crawler_lifecycle.flows import Workflow
 from crawler_lifecycle.ports import StepEnd
 from tests.contracts.flows import CANCELLED, COMPLETED, FAILED, MINUTE, Flow, pushed
@@ -146,6 +146,29 @@ def test_a_renewal_keeps_all_claims_of_the_host(flow: Flow) -> None:
     flow.store.flow_ledger.crawls_to_stop(flow.flow, [1])
     assert claims.renew("host", MINUTE) == {(flow.uid, 1, 1): True}
     assert claims.renew("other", MINUTE) == {}
+
+
+def test_a_host_without_a_lease_claims_nothing(flow: Flow) -> None:
+    ref, claims = flow.start("a"), flow.store.step_claims
+    for lasts in (None, EXPIRED):
+        if lasts is not None:
+            claims.renew("late", lasts)
+        with pytest.raises(TemporaryError, match="lease is over"):
+            claims.claim(flow.flow, flow.door, [ref], "late", "host")
+    assert flow.row("a").tries == 0
+    claims.renew("late", MINUTE)
+    assert claims.claim(flow.flow, flow.door, [ref], "late", "host").mine
+
+
+def test_leases_of_dead_hosts_are_deleted(database: Database, flow: Flow) -> None:
+    claims = flow.store.step_claims
+    claims.renew("dead", timedelta(days=-2))
+    claims.renew("ill", EXPIRED)
+    claims.renew("new", MINUTE)
+    with database.read() as connection:
+        tokens = set(connection.scalars(select(step_leases.c.token)))
+    assert "dead" not in tokens
+    assert {"ill", "new"} <= tokens
 
 
 def test_a_lost_claim_is_not_renewed(flow: Flow) -> None:
@@ -324,8 +347,8 @@ def test_ended_attempts_keep_no_claim(database: Database, flow: Flow) -> None:
     flow.claim(ref)
     flow.end(ref)
     with database.read() as connection:
-        tokens = connection.execute(select(flow_attempts.c.claim_token, flow_attempts.c.claim_expires_at)).all()
-    assert tokens == [(None, None)]
+        tokens = connection.scalars(select(flow_attempts.c.claim_token)).all()
+    assert tokens == [None]
 
 
 def test_a_follower_starts_only_after_the_steps_before_it(database: Database) -> None:

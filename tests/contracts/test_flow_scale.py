@@ -7,7 +7,7 @@ from crawler_lifecycle.contract.flows.states import MemberState
 from crawler_lifecycle.domain.flows.messages import AttemptRef
 from crawler_lifecycle.domain.flows.plan import MemberChange
 from crawler_lifecycle.flows import Workflow, crawl
-from tests.contracts.flows import pushed, rows_of
+from tests.contracts.flows import MINUTE, pushed, rows_of
 from tests.contracts.statements import counted
 from tests.unit.flows.work import item_and_context, plain, with_context
 
@@ -57,8 +57,9 @@ def test_a_slice_costs_the_same_in_any_flow(database: Database, members: int) ->
     flow = pushed(database, fan_out(members))
     flow.begin()
     starts = [AttemptRef(number=number, generation=1, attempt=1) for number in range(50)]
+    flow.store.step_claims.renew("host", MINUTE)
     with counted(database) as statements:
-        assert len(flow.claim(*starts, door=1).mine) == 50
+        assert len(flow.store.step_claims.claim(flow.flow, 1, starts, "host", "host").mine) == 50
     assert len(statements) <= 10
     with counted(database) as statements:
         assert len(flow.end(*starts, result='"text"')) == 50

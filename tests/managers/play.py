@@ -125,6 +125,7 @@ def _claimed_again(kit: ManagerPlay) -> ManagerRef:
     page = managed.store.flow_ledger.read(ReadFlow(flow=flow, since=-1))
     (member,), _ = page.rows.unpacked()
     start = AttemptRef(number=member.number, generation=member.generation, attempt=managed.ref.attempt + 1)
-    claimed = managed.store.step_claims.claim(flow, page.door, [start], HOST, HOST, FOR_EVER)
+    managed.store.step_claims.renew(HOST, FOR_EVER)
+    claimed = managed.store.step_claims.claim(flow, page.door, [start], HOST, HOST)
     assert not claimed.stale, "the manager's attempt is not free"
     return ManagerRef(managed.uid, member.number, start.attempt, HOST)

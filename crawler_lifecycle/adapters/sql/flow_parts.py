@@ -4,14 +4,14 @@ from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any, TypeVarTuple
 
-from sqlalchemy import Connection, Row, Select, and_, case, func, or_, select
+from sqlalchemy import Connection, Row, Select, and_, case, exists, func, or_, select
 
 from crawler_lifecycle.adapters.sql.flow_counts import flow_tallies, with_news
 from crawler_lifecycle.adapters.sql.flow_door import uid_of
 from crawler_lifecycle.adapters.sql.flow_locks import OnFlows, snapshot
 from crawler_lifecycle.adapters.sql.flow_reading import read_groups, read_ledger
 from crawler_lifecycle.adapters.sql.flow_rows import flow_row, groups, members, path_uid
-from crawler_lifecycle.adapters.sql.flow_schema import flow_attempts, flow_members, flows
+from crawler_lifecycle.adapters.sql.flow_schema import flow_attempts, flow_members, flows, step_leases
 from crawler_lifecycle.adapters.sql.flow_sights import IS_LAST_ATTEMPT
 from crawler_lifecycle.adapters.sql.pages import pages
 from crawler_lifecycle.adapters.sql.schema import histories
@@ -115,8 +115,8 @@ class FlowParts(OnFlows):
 
 def _troubles(flow: int, now: datetime) -> Select[int, str | None]:
     """Select refused crawls with their problem, and without a text the steps whose claim ran out or was released."""
-    expiry = flow_attempts.c.claim_expires_at
-    is_silent = and_(IS_STEP_UNDER_WAY, or_(expiry.is_(None), expiry < now))
+    has_lease = exists().where(step_leases.c.token == flow_attempts.c.claim_token, step_leases.c.expires_at >= now)
+    is_silent = and_(IS_STEP_UNDER_WAY, ~has_lease)
     return (
         select(members.number, case((WAS_REFUSED, flow_attempts.c.error)))
         .join_from(flow_members, flow_attempts, IS_LAST_ATTEMPT)

@@ -158,8 +158,7 @@ flow_attempts = sa.Table(
     sa.Column("workflow_id", sa.String(128)),  # of a crawl's run
     sa.Column("arguments", Json),  # null: the arguments in the definition
     sa.Column("memory_factor", sa.Double),  # for a crawl; null: the factor in the definition
-    sa.Column("claim_token", sa.String(64)),
-    sa.Column("claim_expires_at", UtcDateTime),
+    sa.Column("claim_token", sa.String(64)),  # of the host in `step_leases`
     sa.Column("begun", sa.Boolean, nullable=False),  # whether the present claim's function has begun
     sa.Column("deaths", sa.Integer, nullable=False),
     sa.Column("stop_asked", sa.Boolean, nullable=False),
@@ -177,6 +176,15 @@ flow_attempts = sa.Table(
     **TABLE_OPTIONS,
 )
 
+# a row for each host of steps; without a lease, or after its time, the host's claims are for other hosts
+step_leases = sa.Table(
+    "step_leases",
+    metadata,
+    sa.Column("token", sa.String(64), nullable=False),
+    sa.Column("expires_at", UtcDateTime, nullable=False),
+    sa.PrimaryKeyConstraint("token", name="pk_step_leases"),
+    **TABLE_OPTIONS,
+)
 # Results of steps, and decisions about approvals; a crawl's receipt is read from its run.
 # No foreign key: for the key, MySQL would lock the flow's row after the member's row, and deadlock with a door.
 flow_results = sa.Table(

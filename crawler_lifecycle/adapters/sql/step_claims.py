@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, select, update
+from sqlalchemy import Connection, Row, bindparam, delete, insert, select, update
 
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.flow_locks import (
@@ -18,7 +18,7 @@ from crawler_lifecycle.adapters.sql.flow_locks import (
     without_index,
 )
 from crawler_lifecycle.adapters.sql.flow_rows import groups, members
-from crawler_lifecycle.adapters.sql.flow_schema import flow_attempts, flow_members, flows
+from crawler_lifecycle.adapters.sql.flow_schema import flow_attempts, flow_members, flows, step_leases
 from crawler_lifecycle.adapters.sql.flow_sights import attempt_end
 from crawler_lifecycle.adapters.sql.flow_starts import (
     NUMBERS,
@@ -37,6 +37,7 @@ from crawler_lifecycle.contract.flows.states import UNSTARTED, GroupGrowth
 from crawler_lifecycle.domain.flows.ends import EndKind
 from crawler_lifecycle.domain.flows.messages import AttemptRef, FlowRef
 from crawler_lifecycle.domain.flows.rows import MemberRow
+from crawler_lifecycle.errors import TemporaryError
 from crawler_lifecycle.ports import AttemptKey, Claimed, ClaimedStep
 
 attempts = flow_attempts.c
@@ -48,7 +49,7 @@ TAKE = update(flow_attempts).where(
     attempts.attempt == bindparam("of_attempt"),
 )
 BEGIN = TAKE.where(HAS_TOKEN, attempts.ended_at.is_(None)).values(begun=True)
-WRITE_CLAIMS = PagedStatement(KEY, lambda new: update(flow_attempts).where(attempts.attempt == new.attempt, HAS_TOKEN))
+RELEASE = PagedStatement(KEY, lambda new: update(flow_attempts).where(attempts.attempt == new.attempt, HAS_TOKEN))
 WITH_TOKEN = (
     select(flows.c.uid, *KEY, attempts.stop_asked)
     .join_from(flow_attempts, flows, flows.c.id == attempts.flow)
@@ -70,7 +71,11 @@ ERRORS = (
 CAUSE = update(flow_members).where(
     members.flow == bindparam("of_flow"), members.number.in_(NUMBERS), without_index(members.state).in_(UNSTARTED)
 )
-NO_CLAIM = {"claim_token": None, "claim_expires_at": None}
+LIVE = select(step_leases.c.token).where(
+    step_leases.c.token.in_(bindparam("tokens", expanding=True)), step_leases.c.expires_at > bindparam("now")
+)
+LEASE = update(step_leases).where(step_leases.c.token == bindparam("of_token"))
+FORGOTTEN = timedelta(days=1)  # then the lease of a dead host is deleted
 
 
 class StepRights(OnFlows):
@@ -83,7 +88,7 @@ class StepRights(OnFlows):
     @transaction
     def claim(
         self, tx: Connection, flow: FlowRef, door: int, starts: Sequence[AttemptRef], token: str, host: str,
-        lasts: timedelta, code_version: str | None = None, after: Collection[int] = (),
+        code_version: str | None = None, after: Collection[int] = (),
     ) -> Claimed:  # fmt: skip
         head, now = self._lock_for_start(tx, flow.uid), self._db.clock()
         works = read_work(tx, head.id, [start.number for start in starts], locked=True)
@@ -91,6 +96,9 @@ class StepRights(OnFlows):
         new = [start for start in starts if (start.number, start.attempt) not in known]
         if new:
             fence(head, flow)
+        live = _live(tx, {token, *(row.claim_token for row in known.values() if row.claim_token)}, now)
+        if token not in live:
+            raise TemporaryError("the host's lease is over, and not renewed yet")
         is_due = bool(new) and may_start(head, door)
         has_lost = is_due and (has_lost_writes(head, flow) or not have_completed(tx, head.id, after))
         fitting = [
@@ -98,11 +106,11 @@ class StepRights(OnFlows):
             for start in new
             if is_due and not has_lost and start.number in works and fits(works[start.number].row, start)
         ]
-        claim = {"claim_token": token, "claim_expires_at": now + lasts, "host": host, "code_version": code_version}
+        claim = {"claim_token": token, "host": host, "code_version": code_version}
         apart = {number for number, work in works.items() if _is_isolated(work)}
         begun = put_on_record(tx, head, fitting, now, lambda start: {**claim, "begun": start.number not in apart})
         deaths = {
-            key: _take(tx, row, claim, now, begins=row.member not in apart)
+            key: _take(tx, row, claim, live, begins=row.member not in apart)
             for key, row in known.items()
             if row.ended_at is None
         }
@@ -130,13 +138,20 @@ class StepRights(OnFlows):
 
     @transaction
     def renew(self, tx: Connection, token: str, lasts: timedelta) -> Mapping[AttemptKey, bool]:
-        _write_claims(tx, token, {"claim_expires_at": self._db.clock() + lasts})
+        now = self._db.clock()
+        if not tx.execute(LEASE.values(expires_at=now + lasts), {"of_token": token}).rowcount:
+            tx.execute(delete(step_leases).where(step_leases.c.expires_at < now - FORGOTTEN))
+            tx.execute(insert(step_leases), {"token": token, "expires_at": now + lasts})
         rows = tx.execute(WITH_TOKEN, {"of_token": token})
         return {(row.uid, row.member, row.attempt): row.stop_asked for row in rows}
 
     @transaction
     def release(self, tx: Connection, token: str, attempts: Collection[AttemptKey] | None = None) -> None:
-        _write_claims(tx, token, {**NO_CLAIM, "begun": False}, None if attempts is None else set(attempts))
+        rows = tx.execute(WITH_TOKEN, {"of_token": token}).all()
+        keys = [row[1:4] for row in rows if attempts is None or (row.uid, row.member, row.attempt) in attempts]
+        for _, of_flow in groupby(keys, key=lambda key: key[0]):
+            for page in pages(list(of_flow)):
+                RELEASE(tx, page, of_token=token, claim_token=None, begun=False)
 
     @transaction
     def note_cause(self, tx: Connection, flow_uid: str, numbers: Collection[int], cause: str) -> None:
@@ -158,31 +173,26 @@ def _is_isolated(work: Work) -> bool:
     return bool(getattr(work.definition.work, "isolate", False))
 
 
-def _take(tx: Connection, row: Row[Any], claim: Mapping[str, Any], now: datetime, *, begins: bool) -> int | None:
+def _take(
+    tx: Connection, row: Row[Any], claim: Mapping[str, Any], live: Collection[str], *, begins: bool
+) -> int | None:
     """Claim an attempt that is on record. Return its deaths, or None if another host holds the attempt.
 
-    `begins`: whether the function begins with the claim, unless the attempt has deaths.
+    `live`: tokens with a lease. `begins`: whether the function begins with the claim, unless the attempt has deaths.
     """
-    key = {"of_flow": row.flow, "of_member": row.member, "of_attempt": row.attempt}
     if row.claim_token == claim["claim_token"]:
-        tx.execute(TAKE.values(claim_expires_at=claim["claim_expires_at"]), key)
         return int(row.deaths)
-    if row.claim_token is not None and row.claim_expires_at > now:
+    if row.claim_token in live:
         return None
+    key = {"of_flow": row.flow, "of_member": row.member, "of_attempt": row.attempt}
     deaths = int(row.deaths) + int(row.begun)
     tx.execute(TAKE.values(**claim, deaths=deaths, begun=begins and deaths == 0), key)
     return deaths
 
 
-def _write_claims(
-    tx: Connection, token: str, values: Mapping[str, Any], chosen: Collection[AttemptKey] | None = None
-) -> None:
-    """Write the values into the attempts with the token, by their primary keys. `chosen`: default: all attempts."""
-    rows = tx.execute(WITH_TOKEN, {"of_token": token}).all()
-    keys = [row[1:4] for row in rows if chosen is None or (row.uid, row.member, row.attempt) in chosen]
-    for _, of_flow in groupby(keys, key=lambda key: key[0]):
-        for page in pages(list(of_flow)):
-            WRITE_CLAIMS(tx, page, of_token=token, **values)
+def _live(tx: Connection, tokens: Collection[str], now: datetime) -> set[str]:
+    """Return the tokens of hosts that live."""
+    return set(tx.scalars(LIVE, {"tokens": sorted(tokens), "now": now}))
 
 
 def _rows(works: Mapping[int, Work]) -> dict[int, MemberRow]:

@@ -29,13 +29,12 @@ END_COLUMNS: list[Column[Any]] = [
     attempts.reason,
     attempts.error,
 ]
-NO_CLAIM = {"claim_token": None, "claim_expires_at": None}
 WRITE_ENDS = PagedStatement(
     [*KEY, *END_COLUMNS],
     lambda new: (
         update(flow_attempts)
         .where(attempts.attempt == new.attempt)
-        .values(**{column.name: new[column.name] for column in END_COLUMNS}, **NO_CLAIM)
+        .values(**{column.name: new[column.name] for column in END_COLUMNS}, claim_token=None)
     ),
 )
 

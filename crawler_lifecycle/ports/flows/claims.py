@@ -67,17 +67,17 @@ class StepInputs:
 
 
 class StepClaims(Protocol):
-    """The ledger for hosts of steps. A claim is a host's time-limited right to execute attempts."""
+    """The ledger for hosts of steps. A claim is a host's right to execute attempts, as long as its lease lasts."""
 
     def claim(
-        self, flow: FlowRef, door: int, starts: Sequence[AttemptRef], token: str, host: str, lasts: timedelta,
+        self, flow: FlowRef, door: int, starts: Sequence[AttemptRef], token: str, host: str,
         code_version: str | None = None, after: Collection[int] = (),
     ) -> Claimed:  # fmt: skip
         """Record new attempts, and claim attempts that no host holds.
 
         A new attempt starts only if no door was first, people hold no starts back, and the members in `after` have
-        completed. The epoch is compared only for new attempts. An attempt whose claim has expired after its function
-        began counts one more death.
+        completed. The epoch is compared only for new attempts. An attempt whose host has lost its lease after the
+        function began counts one more death. Without a lease, a host gets a TemporaryError.
 
         Attempts with the token already, such as after a lost answer, are the host's. The claim of an attempt without
         deaths notes its function as begun, too. An isolated attempt, and an attempt with deaths, begin with `begin`.
@@ -90,16 +90,16 @@ class StepClaims(Protocol):
         """
 
     def renew(self, token: str, lasts: timedelta) -> Mapping[AttemptKey, bool]:
-        """Renew all claims with the token. Return their attempts, and whether people ask the attempt to stop.
+        """Make or renew the host's lease. Return its attempts, and whether people ask the attempt to stop.
 
-        An expired claim is renewed as long as no other host has taken the attempt.
+        A lease that was over covers the attempts that no other host has taken.
         """
 
     def end(self, ends: Sequence[StepEnd], token: str) -> Mapping[AttemptKey, AttemptEnd]:
         """Record ends and results in one transaction; return the ends as recorded. Flows may differ.
 
-        An end whose claim is lost is left out: another host has the attempt. A recorded end stays. An
-        expired claim is not lost as long as no other host has taken the attempt.
+        An end whose claim is lost is left out: another host has the attempt. A recorded end stays. Without a
+        lease, a claim is not lost as long as no other host has taken the attempt.
         """
 
     def release(self, token: str, attempts: Collection[AttemptKey] | None = None) -> None:

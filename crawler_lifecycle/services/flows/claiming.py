@@ -26,7 +26,6 @@ class Claiming:
     claims: StepClaims
     token: str
     name: str
-    lasts: timedelta
     code_version: str
     threads: Executor
 
@@ -40,7 +39,7 @@ class Claiming:
             try:
                 return await self._in_thread(
                     lambda: self.claims.claim(
-                        step.flow, step.door, starts, self.token, self.name, self.lasts, self.code_version, before
+                        step.flow, step.door, starts, self.token, self.name, self.code_version, before
                     )
                 )
             except TemporaryError as error:
@@ -49,12 +48,12 @@ class Claiming:
                 await asyncio.sleep(AWAY.seconds(failures))
 
     async def release(self, attempts: Collection[AttemptKey] | None) -> None:
-        """Release the claims, or all claims. Without an answer, the claims expire by themselves."""
+        """Release the claims, or all claims. Without an answer, the claims end with the host's lease."""
         if attempts is None or attempts:
             try:
                 await self._in_thread(lambda: self.claims.release(self.token, attempts))
             except LifecycleError as error:
-                logger.warning("claims are not released, and expire in %s: %s", self.lasts, error.message)
+                logger.warning("claims are not released before the host's lease is over: %s", error.message)
 
     async def note_cause(self, step: RunSteps, cause: str) -> None:
         """Note why the steps wait, for people."""

@@ -31,7 +31,7 @@ class Draining:
         await self._hand_managers_over()
         await self._release_waiting()
         await self._end_functions()
-        self.under_way.held.close()
+        self.under_way.lease.close()
         await asyncio.to_thread(self.ends.close, LAST_SECONDS)
         await self.claiming.release(None)
         self.under_way.settle_all()

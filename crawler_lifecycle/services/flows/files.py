@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
 from typing import Any, cast
 
@@ -28,10 +27,10 @@ class _ClaimsWithFiles:
         self._folder = folder
 
     def claim(
-        self, flow: FlowRef, door: int, starts: Sequence[AttemptRef], token: str, host: str, lasts: timedelta,
+        self, flow: FlowRef, door: int, starts: Sequence[AttemptRef], token: str, host: str,
         code_version: str | None = None, after: Collection[int] = (),
     ) -> Claimed:  # fmt: skip
-        claimed = self._claims.claim(flow, door, starts, token, host, lasts, code_version, after)
+        claimed = self._claims.claim(flow, door, starts, token, host, code_version, after)
         mine = [replace(step, arguments=with_folder(step.arguments, self._folder)) for step in claimed.mine]
         return replace(claimed, mine=mine)
 

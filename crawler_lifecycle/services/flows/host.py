@@ -52,7 +52,7 @@ class StepHost:
         threads = ThreadPoolExecutor(THREADS, thread_name_prefix="host")
         version = settings.code_version or code_version(modules)
         self._tasks = Tasks()
-        self._claiming = Claiming(claims, token, name, lasts, version, threads)
+        self._claiming = Claiming(claims, token, name, version, threads)
         self._routes = Routes(modules, self._claiming)
         self._functions = Functions(modules, claims, threads, settings.largest_result, surroundings)
         self._ends = EndWriter(claims, token)
@@ -66,7 +66,7 @@ class StepHost:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Run steps during the block, then drain."""
-        self._under_way.held.start()
+        await asyncio.to_thread(self._under_way.lease.start)
         self._ends.start()
         watching = asyncio.create_task(self._functions.loops.watch())
         try:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import timedelta
 
 from crawler_lifecycle.ports import AttemptKey, ClaimedStep, StepClaims
-from crawler_lifecycle.services.flows.claims import HeldClaims
 from crawler_lifecycle.services.flows.execution import NOT_ENDED, Execution, Gone, Outcome
 from crawler_lifecycle.services.flows.functions import new_link
+from crawler_lifecycle.services.flows.leases import HostLease
 from crawler_lifecycle.services.flows.slots import Slots
 
 logger = logging.getLogger(__name__)
@@ -29,7 +29,7 @@ class UnderWay:
         self._outcomes: dict[AttemptKey, asyncio.Future[Outcome]] = {}
         self._executions: dict[AttemptKey, Execution] = {}
         self._loop = asyncio.get_running_loop()
-        self.held = HeldClaims(claims, token, lasts, self._notify)
+        self.lease = HostLease(claims, token, lasts, lambda: set(self._executions), self._notify)
 
     @property
     def executions(self) -> list[Execution]:
@@ -52,12 +52,10 @@ class UnderWay:
         """Note the claimed step. `slots`: the step's slot comes from here."""
         execution = Execution(step, slots, new_link(step))
         self._executions[execution.key] = execution
-        self.held.hold(execution.key)
         return execution
 
     def settle(self, key: AttemptKey, outcome: Outcome | Exception = NOT_ENDED) -> None:
         """Tell the outcome to all waiting activities. The attempt is under way no longer."""
-        self.held.drop(key)
         self._executions.pop(key, None)
         future = self._outcomes.pop(key, None)
         if future is None or future.done():

@@ -91,8 +91,8 @@ async def test_a_lost_claim_ends_the_function_and_drops_its_result(
     await until(lambda: authors.calls == ["loop"])
     await has_begun()
     with host.database.transaction() as connection:
-        later = datetime.now(UTC) + timedelta(minutes=1)
-        connection.execute(update(flow_attempts).values(claim_token="other", claim_expires_at=later))
+        connection.execute(update(flow_attempts).values(claim_token="other"))
+    flow.store.step_claims.renew("other", timedelta(minutes=1))
     await until(lambda: len(authors.calls) == 3)
     assert sorted(authors.calls) == ["cancelled", "finally", "loop"]
     for path in ("loop", "thread"):
@@ -167,7 +167,7 @@ async def test_a_host_that_dies_before_the_call_counts_no_death(
         running = asyncio.create_task(host.host.run(steps))
         await asyncio.to_thread(asked.wait, 20)
         with host.database.transaction() as connection:
-            connection.execute(update(flow_attempts).values(claim_token="dead", claim_expires_at=datetime.now(UTC)))
+            connection.execute(update(flow_attempts).values(claim_token="dead"))
         (taken,) = (await asyncio.to_thread(flow.claim, flow.last("step"), token="another")).mine
         assert taken.deaths == deaths
         answer.set()

@@ -1,6 +1,5 @@
 """Receipts name the folder with the run's files, if the machine has the folder."""
 
-from datetime import timedelta
 from pathlib import Path
 from typing import Any, cast
 
@@ -44,7 +43,7 @@ def test_receipts_name_the_folder_of_their_run(tmp_path: Path) -> None:
         [RECEIPT],
         None,
     ]
-    claimed = claims.claim(FlowRef(uid="u", epoch=1), 1, [], "token", "host", timedelta(seconds=1))
+    claimed = claims.claim(FlowRef(uid="u", epoch=1), 1, [], "token", "host")
     assert claimed.mine[0].arguments == {**RECEIPT, "files": str(tmp_path / UID)}
     assert claims.source("u", "a") == 3
 
