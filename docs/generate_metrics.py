@@ -16,6 +16,7 @@ from crawler_lifecycle.services.failing_workflows import FailingWorkflows
 from crawler_lifecycle.services.flow_metrics import FlowMetrics
 from crawler_lifecycle.services.flows.slots import Slots
 from crawler_lifecycle.services.health import ProcessHealth, Pulse
+from crawler_lifecycle.services.late_start_metrics import LateStartMetrics
 from crawler_lifecycle.services.line_metrics import LineMetrics
 from crawler_lifecycle.services.run_metrics import RunMetrics
 from crawler_lifecycle.services.scheduler import SchedulerService
@@ -52,7 +53,8 @@ def page() -> str:
 def _groups() -> dict[str, Iterable[Metric]]:
     """Return the metrics by process. No part here has a database or a cluster."""
     nothing = cast("Any", None)
-    api, failing = Metrics(), CollectorRegistry()
+    api, failing, starts = Metrics(), CollectorRegistry(), CollectorRegistry()
+    LateStartMetrics(nothing, starts)
     FailingWorkflows(nothing, nothing, nothing, failing)
     overview = AuditOverview(audits=[], last_complete_at=datetime.now(UTC), open={}, findings=[])
     health = ProcessHealth(HealthSettings(), Pulse(), {})
@@ -67,6 +69,7 @@ def _groups() -> dict[str, Iterable[Metric]]:
             *RunMetrics(nothing).describe(),
             *FlowMetrics(nothing).describe(),
         ],
+        "Watcher": starts.collect(),
         "Scheduler service": scheduler.collect(),
         "HTTP API": api.registry.collect(),
         "Host of steps": [*Slots(1, "step").collect(), *Slots(1, "manager").collect()],

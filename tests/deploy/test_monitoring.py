@@ -21,7 +21,9 @@ DECLARED = set(re.findall(r"^\| `(\w+)`", (ROOT / "docs" / "metrics.md").read_te
 METRIC = re.compile(r"\b(?:crawler|scheduler|api|http|process|flow)_\w+")
 HOURS = "3h"
 
-W, D, S, A = (f'namespace="a",job="crawler-lifecycle/{name}"' for name in ("worker", "dispatcher", "scheduler", "api"))
+W, D, V, S, A = (
+    f'namespace="a",job="crawler-lifecycle/{name}"' for name in ("worker", "dispatcher", "watcher", "scheduler", "api")
+)
 RISES, STAYS, STARTS = "0+60x180", "0x180", "0x150 0+60x30"  # samples a minute; STARTS: half an hour before the end
 Series = dict[str, str]
 
@@ -51,6 +53,8 @@ CALM: Series = {
     f"crawler_look_delay_seconds{{{D}}}": "20x180",
     **histogram("crawler_run_start_seconds", W),
     **histogram("crawler_run_stop_seconds", W),
+    f"crawler_requests_without_run{{{V}}}": STAYS,
+    f"crawler_schedule_delay_seconds{{{V}}}": STAYS,
     f"crawler_oldest_in_line_seconds{{{D}}}": "600x180",
     f'crawler_runs_ended_total{{{W},status="COMPLETED",reason="all_succeeded"}}': RISES,
     f'crawler_runs_ended_total{{{W},status="FAILED",reason="stopped"}}': "0+600x180",
@@ -83,6 +87,8 @@ SITUATIONS: dict[str, Series] = {
     "CrawlerLooksLate": {f"crawler_look_delay_seconds{{{D}}}": STARTS},
     "CrawlerStartsSlow": histogram("crawler_run_start_seconds", W, fast=STAYS),
     "CrawlerStopsSlow": histogram("crawler_run_stop_seconds", W, fast=STAYS),
+    "CrawlerRequestsUnstarted": {f"crawler_requests_without_run{{{V}}}": "3x180"},
+    "CrawlerScheduleLate": {f"crawler_schedule_delay_seconds{{{V}}}": RISES},
     "CrawlerQueueOld": {f"crawler_oldest_in_line_seconds{{{D}}}": RISES},
     "CrawlerRunsFailing": {
         f'crawler_runs_ended_total{{{W},status="FAILED",reason="never_started"}}': RISES,

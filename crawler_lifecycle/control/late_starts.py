@@ -1,0 +1,36 @@
+"""Late starts: accepted requests that no worker has made a run, and schedules that have not fired at their time."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from crawler_lifecycle.control.connection import RPC_TIMEOUT
+from crawler_lifecycle.control.engine import Engine
+from crawler_lifecycle.control.schedules import translation
+from crawler_lifecycle.domain.naming import RUN_WORKFLOW
+
+ACCEPTED_BEFORE = timedelta(minutes=1)  # a later request may still become a run in time
+
+
+@dataclass(frozen=True, slots=True)
+class LateStarts:
+    requests: int  # accepted more than a minute ago, without a run
+    schedule_seconds: float  # since the earliest occurrence that has not fired; 0 without such an occurrence
+
+
+async def late_starts(engine: Engine, now: datetime) -> LateStarts:
+    """Return the figures. A workflow gets its search attribute CrawlRunId with its run."""
+    query = (
+        f"WorkflowType = '{RUN_WORKFLOW}' AND ExecutionStatus = 'Running' AND CrawlRunId IS NULL"
+        f" AND TaskQueue = '{engine.task_queue}' AND StartTime < '{(now - ACCEPTED_BEFORE).isoformat()}'"
+    )
+    late = timedelta()
+    async with engine.calls() as client:
+        requests = await client.count_workflows(query, rpc_timeout=RPC_TIMEOUT)
+        async for listed in await client.list_schedules(rpc_timeout=RPC_TIMEOUT):
+            if listed.schedule is None or listed.info is None or not translation.lists_our_runs(listed):
+                continue
+            memo = await listed.memo()
+            is_ours = memo.get("task_queue", engine.task_queue) == engine.task_queue
+            if is_ours and not listed.schedule.state.paused and listed.info.next_action_times:
+                late = max(late, now - min(listed.info.next_action_times))
+    return LateStarts(requests.count, late.total_seconds())

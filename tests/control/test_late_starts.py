@@ -1,0 +1,84 @@
+"""Late starts on a real Temporal server: requests without a worker, and schedules after their time."""
+
+from datetime import UTC, datetime, timedelta
+from uuid import uuid4
+
+import pytest
+from prometheus_client import CollectorRegistry
+from temporalio.client import Schedule, ScheduleActionStartWorkflow, ScheduleCalendarSpec, ScheduleRange, ScheduleSpec
+from temporalio.testing import WorkflowEnvironment
+
+from crawler_lifecycle.control.engine import Engine
+from crawler_lifecycle.control.late_starts import LateStarts, late_starts
+from crawler_lifecycle.domain.naming import RUN_WORKFLOW
+from crawler_lifecycle.errors import TemporaryError
+from crawler_lifecycle.services.late_start_metrics import LateStartMetrics
+from tests.waiting import eventually_async
+
+
+@pytest.fixture
+def engine(real_time: WorkflowEnvironment) -> Engine:
+    """An engine for a task queue without a worker."""
+    variables = {
+        "TEMPORAL_ADDRESS": real_time.client.service_client.config.target_host,
+        "TEMPORAL_NAMESPACE": real_time.client.namespace,
+    }
+    return Engine(variables, f"nobody-{uuid4()}")
+
+
+async def test_an_accepted_request_without_a_worker_is_counted_after_a_minute(engine: Engine) -> None:
+    client, now = await engine.client(), datetime.now(UTC)
+    handle = await client.start_workflow(RUN_WORKFLOW, id=f"late-{uuid4()}", task_queue=engine.task_queue)
+
+    async def is_counted() -> bool:
+        return (await late_starts(engine, now + timedelta(minutes=2))).requests == 1
+
+    await eventually_async(is_counted)
+    assert (await late_starts(engine, now)).requests == 0, "a worker may still be in time"
+    await handle.terminate()
+
+
+async def test_a_schedule_is_late_from_its_time_on_unless_paused(engine: Engine) -> None:
+    client, name = await engine.client(), f"late-{uuid4()}"
+    year = datetime.now(UTC).year + 3
+    due = datetime(year, 1, 1, tzinfo=UTC)
+    times = ScheduleCalendarSpec(year=[ScheduleRange(year)], month=[ScheduleRange(1)])
+    action = ScheduleActionStartWorkflow(RUN_WORKFLOW, id=name, task_queue=engine.task_queue)
+    memo = {"task_queue": engine.task_queue}
+    handle = await client.create_schedule(
+        name, Schedule(action=action, spec=ScheduleSpec(calendars=[times])), memo=memo
+    )
+
+    async def seconds_late() -> float:
+        return (await late_starts(engine, due + timedelta(hours=1))).schedule_seconds
+
+    async def is_late() -> bool:
+        return await seconds_late() == 3600
+
+    async def is_quiet() -> bool:
+        return await seconds_late() == 0
+
+    try:
+        await eventually_async(is_late)
+        assert (await late_starts(engine, due - timedelta(hours=1))).schedule_seconds == 0
+        await handle.pause()
+        await eventually_async(is_quiet)
+    finally:
+        await handle.delete()
+
+
+async def test_without_temporal_the_gauges_have_no_number() -> None:
+    figures = [LateStarts(requests=2, schedule_seconds=700.0)]
+
+    async def read(_now: datetime) -> LateStarts:
+        if not figures:
+            raise TemporaryError("Temporal does not answer")
+        return figures.pop()
+
+    registry = CollectorRegistry()
+    metrics = LateStartMetrics(read, registry)
+    await metrics.refresh()
+    assert registry.get_sample_value("crawler_requests_without_run") == 2
+    assert registry.get_sample_value("crawler_schedule_delay_seconds") == 700
+    await metrics.refresh()
+    assert str(registry.get_sample_value("crawler_requests_without_run")) == "nan", "old numbers would look like news"
