@@ -17,7 +17,7 @@ from crawler_lifecycle.contract.managers.item_filter import ALL_ITEMS, ItemFilte
 from crawler_lifecycle.contract.managers.items import ItemState
 from crawler_lifecycle.contract.managers.records import ItemAttempt, ItemRecord, OutputLine
 from crawler_lifecycle.contract.managers.turns import FILTERED_PROBLEM, Counts, Verdict
-from crawler_lifecycle.domain.managers.attempts import changed_arguments
+from crawler_lifecycle.domain.managers.renewing import changed_arguments
 from crawler_lifecycle.errors import NotFound
 
 items, attempts = manager_items.c, manager_attempts.c

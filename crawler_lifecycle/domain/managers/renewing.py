@@ -1,4 +1,4 @@
-"""Renewing: an item's parameters with people's corrections, for a retry."""
+"""Renewing: an item's parameters with people's corrections for a retry, and changes from attempt to attempt."""
 
 from collections.abc import Mapping
 
@@ -8,6 +8,12 @@ from crawler_lifecycle.contract.managers.items import Override
 from crawler_lifecycle.contract.requests import RunParameters, refusals_as_bad_input
 
 SPIDER, SPIDER_ARGS = "spider", "spider_args"  # the author's words for a crawler, and for a crawl's arguments
+
+
+def changed_arguments(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, str | None]:
+    """Return the arguments with other values than before. None: the argument is gone."""
+    gone = dict.fromkeys(before.keys() - after.keys())
+    return {**{name: value for name, value in after.items() if before.get(name) != value}, **gone}
 
 
 def corrected(override: Override, arguments: Mapping[str, JsonValue] | None, spider: str | None) -> Override:
