@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
-from crawler_lifecycle.contract.managers.items import Job, JobState, Waiting
+from crawler_lifecycle.contract.managers.items import Job, JobFilter, JobState, Waiting
 from crawler_lifecycle.contract.managers.turns import (
     Begun,
     Counts,
@@ -21,6 +21,22 @@ from crawler_lifecycle.contract.managers.turns import (
     Start,
     Wake,
 )
+
+
+class JobReadings(Protocol):
+    """The readings by key."""
+
+    def find(self, keys: list[str]) -> Sequence[Job]: ...
+
+    def runs(self, chosen: JobFilter) -> Sequence[Job]: ...
+
+
+def running_of(link: JobReadings, keys: Collection[str]) -> list[str]:
+    """Return the keys of jobs under way: of the manager, or other runs of the installation."""
+    own = {job.key: job for job in link.find(list(keys))}
+    others = tuple(key for key in keys if key not in own)
+    jobs = [*own.values(), *(link.runs(JobFilter(keys=others, limit=len(others))) if others else ())]
+    return [job.key for job in jobs if job.state is JobState.RUNNING]
 
 
 class ManagerLink(Protocol):
@@ -52,6 +68,9 @@ class ManagerLink(Protocol):
         `after`: number on the previous page. `tags`: only jobs with all of the tags. `every_flow`: also the jobs of
         managers with the same name in other flows.
         """
+
+    def runs(self, chosen: JobFilter) -> Sequence[Job]:
+        """Return a page with the installation's runs as jobs, newest first. In a play, the play's own runs."""
 
     def offer(self, page: Page) -> Offered: ...
 

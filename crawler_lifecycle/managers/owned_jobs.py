@@ -9,7 +9,7 @@ from datetime import datetime
 from itertools import islice
 from typing import Any, cast
 
-from crawler_lifecycle.contract.managers.items import Job, JobState, Waiting
+from crawler_lifecycle.contract.managers.items import Job, JobFilter, JobState, Waiting
 from crawler_lifecycle.contract.managers.turns import LONGEST_OUTCOME
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.managers.calls import AuthorsCode
@@ -62,7 +62,7 @@ def job_dict(job: Job) -> JobDict:
         "scrapystats": stats,
         **counts_in(stats),
         "pending_time": milliseconds(job.started_at),
-        "running_time": milliseconds(job.started_at),
+        "running_time": milliseconds(job.running_at),
         "finished_time": milliseconds(job.ended_at),
         "result": job.result,
         "run_id": job.run_id,
@@ -113,6 +113,14 @@ def chosen_dict(waiting: Waiting, params: FullJobParams, tags: Iterable[str]) ->
     }
 
 
+def _fits(job: JobDict, chosen: JobFilter) -> bool:
+    return (
+        chosen.spider in (None, job["spider"])
+        and set(chosen.labels) <= set(job["labels"])
+        and set(chosen.tags) <= set(job["tags"])
+    )
+
+
 def _several(value: str | Iterable[str]) -> Iterable[str]:
     """Return the texts of an argument that may be a single text."""
     return [value] if isinstance(value, str) else value
@@ -135,14 +143,20 @@ class OwnedJobs(AuthorsCode):
     """Readings of a manager's jobs, and their ends by the author."""
 
     acquire_all_jobs = False
+    project_id: int | str | None = None
 
     def finish(self, jobkey: JobKey | None = None, close_reason: str | None = None) -> None:
         raise NotImplementedError
 
     def get_job_metadata(self, jobkey: JobKey | None = None) -> Any:
         """Return the job's fields; None for an unknown job. Without a key, the manager's own."""
-        jobs = self.link.find([jobkey]) if jobkey else ()
-        return next((job_dict(self.as_the_author_left(job)) for job in jobs), None)
+        job = self._job_by(jobkey) if jobkey else None
+        return None if job is None else job_dict(job)
+
+    def _job_by(self, key: JobKey) -> Job | None:
+        """Return the manager's job, or another run of the installation, as the author has left it."""
+        jobs = self.link.find([key]) or self.link.runs(JobFilter(keys=(key,), limit=1))
+        return next(map(self.as_the_author_left, jobs), None)
 
     @staticmethod
     def get_metadata_key(metadata: Mapping[str, Any], key: str) -> Any:
@@ -165,14 +179,19 @@ class OwnedJobs(AuthorsCode):
         return next((tag.removeprefix(f"{key}=") for tag in tags if tag.startswith(f"{key}=")), None)
 
     def get_jobs(self, project_id: int | str | None = None, **filters: Any) -> Iterator[JobDict]:
-        """Return jobs as `get_owned_jobs` does; in all states by default."""
-        return self.get_owned_jobs(project_id, **{"state": list(STATES), **filters})
+        """Return jobs as `get_owned_jobs` does, but those of the project, or else all runs of the installation.
+
+        The newest job comes first. Without a project, the manager's own project counts, if there is one. By default,
+        jobs in all states.
+        """
+        project_id = self.project_id if project_id is None else project_id
+        return self._listed(self._project_jobs, project_id, **{"state": list(STATES), **filters})
 
     def get_jobs_with_tags(
         self, spider: str, tags: Iterable[str], project_id: int | str | None = None, **filters: Any
     ) -> Iterator[OwnedJob]:
         """Return the spider's jobs with all of the tags."""
-        for job in self.get_jobs(project_id, spider=spider, has_tag=tags, **filters):
+        for job in self.get_jobs(project_id, **{**filters, "spider": spider, "has_tag": tags}):
             if job["key"]:
                 yield OwnedJob(job["key"], job, self)
 
@@ -186,7 +205,7 @@ class OwnedJobs(AuthorsCode):
         crawlmanagers: Sequence[str] = (),  # noqa: ARG002 - a manager is no job
         only_crawlmanagers: bool = False,
     ) -> set[str]:
-        """Return the spiders of the jobs under way."""
+        """Return the spiders of the project's jobs under way; without a project, those of the installation."""
         spiders = set() if only_crawlmanagers else {job["spider"] for job in self.get_jobs(state=["running"])}
         return {self.get_canonical_spidername(spider) for spider in spiders} if canonical else spiders
 
@@ -240,24 +259,63 @@ class OwnedJobs(AuthorsCode):
         of the tags. `lacks_tag`: jobs with none of them. `start` and `count`: a part of the jobs. `meta` changes
         nothing. `project_id`: jobs of the project alone.
         """
+        return self._listed(
+            *(self._jobs_in, project_id),
+            state=state,
+            has_tag=has_tag,
+            lacks_tag=lacks_tag,
+            spider=spider,
+            start=start,
+            count=count,
+            **unknown,
+        )
+
+    def _listed(
+        self,
+        source: Callable[[JobFilter], Iterator[JobDict]],
+        project_id: int | str | None,
+        *,
+        state: str | Iterable[str],
+        has_tag: str | Iterable[str] = (),
+        lacks_tag: str | Iterable[str] = (),
+        spider: str | None = None,
+        start: int = 0,
+        count: int | None = None,
+        meta: object = None,  # noqa: ARG002 - every job has all fields
+        **unknown: Any,
+    ) -> Iterator[JobDict]:
         for name in unknown:
             raise BadInput(name, "is no filter: the filters are state, has_tag, lacks_tag, spider, start and count")
         wanted = set(_several(state))
         if not wanted or not wanted <= STATES.keys():
             raise BadInput("state", f"expected a list of {', '.join(STATES)}")
-        lacks, labels = set(_several(lacks_tag)), set(project_labels(project_id))
-        jobs = (
-            job
-            for job in self._jobs_in({STATES[name] for name in wanted}, set(_several(has_tag)))
-            if spider in (None, job["spider"]) and labels <= set(job["labels"]) and not lacks.intersection(job["tags"])
+        lacks, labels = set(_several(lacks_tag)), project_labels(project_id)
+        chosen = JobFilter(
+            states=tuple(sorted({STATES[name] for name in wanted})),
+            spider=spider,
+            tags=tuple(_several(has_tag)),
+            labels=tuple(labels),
+            limit=JOBS_IN_A_PAGE,
         )
+        jobs = (job for job in source(chosen) if _fits(job, chosen) and not lacks.intersection(job["tags"]))
         return islice(jobs, start, None if count is None else start + count)
 
-    def _jobs_in(self, states: Collection[JobState], tags: Collection[str]) -> Iterator[JobDict]:
-        for job_state in sorted(states):
-            yield from map(job_dict, self._pages(job_state, tags))
-        if JobState.RUNNING in states:
-            yield from (job for job in self._chosen_jobs() if set(tags) <= set(job["tags"]))
+    def _jobs_in(self, chosen: JobFilter) -> Iterator[JobDict]:
+        for state in chosen.states:
+            yield from map(job_dict, self._pages(state, chosen.tags))
+        if JobState.RUNNING in chosen.states:
+            yield from self._chosen_jobs()
+
+    def _project_jobs(self, chosen: JobFilter) -> Iterator[JobDict]:
+        """Return the chosen runs. The manager's own jobs that have no run yet come first."""
+        seen: set[JobKey] = set()
+        if JobState.RUNNING in chosen.states:
+            unstarted = [job for job in self.link.running() if job.run_id is None]
+            seen = {job.key for job in unstarted}
+            yield from [*self._chosen_jobs(), *(job_dict(self.as_the_author_left(job)) for job in reversed(unstarted))]
+        while page := self.link.runs(chosen):
+            yield from (job_dict(self.as_the_author_left(job)) for job in page if job.key not in seen)
+            chosen = chosen.model_copy(update={"before": page[-1].run_id})
 
     def _chosen_jobs(self) -> Iterable[JobDict]:
         """Return the jobs that the cycle under way has chosen."""
@@ -268,10 +326,12 @@ class OwnedJobs(AuthorsCode):
 
     def is_finished(self, key: JobKey) -> str | None:
         """Return the job's outcome; None while the job runs, or for an unknown job."""
-        return next((outcome_of(self.as_the_author_left(job)) for job in self.link.find([key])), None)
+        job = self._job_by(key)
+        return None if job is None else outcome_of(job)
 
     def is_running(self, key: JobKey) -> bool:
-        return any(job.state is JobState.RUNNING for job in self.link.find([key]))
+        job = self._job_by(key)
+        return job is not None and job.state is JobState.RUNNING
 
     def wait_for(
         self,

@@ -183,7 +183,7 @@ class BaseScript(OwnedJobs):
         return self._collected.memory.setdefault(OWN_TAGS, {})
 
     def add_job_tags(self, jobkey: JobKey | None = None, tags: Sequence[str] | None = None) -> None:
-        """Add tags to the job, as the manager's lists and the page of its flow show them; or to the manager itself."""
+        """Add tags to the job, by which lists find its run; or to the manager itself."""
         if jobkey is None:
             self._own_tags.update(dict.fromkeys([tag for tag in tags or () if not tag.startswith(KEPT_TAGS)], True))
             return
@@ -197,7 +197,12 @@ class BaseScript(OwnedJobs):
         changed = sorted(change(set(former)))
         if changed != former and self.get_job_metadata(jobkey) is not None:
             request_of({"spider": "any"}, changed)  # raises for a tag that no run accepts
+            self._refuse_others("tags", jobkey)
             self.new_tags[jobkey] = changed
+
+    def _refuse_others(self, what: str, jobkey: JobKey) -> None:
+        if not self.link.find([jobkey]):
+            raise BadInput(what, f"{jobkey} is no job of this manager, which changes its own jobs alone")
 
     def remove_job_tags(self, tags: Sequence[str], jobkey: JobKey | None = None) -> None:
         """Remove tags of a job; or the manager's own, flow tags among them. FLOW_ID, NAME and PARENT_NAME always stay.
@@ -279,6 +284,7 @@ class BaseLoopScript(BaseScript):
             if reason != FINISHED:
                 self.set_close_reason(reason)
         elif self.is_running(jobkey):
+            self._refuse_others("finish", jobkey)
             self.finishing[jobkey] = checked_word("close_reason", reason)
 
     def is_closed(self) -> bool:

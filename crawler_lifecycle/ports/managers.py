@@ -13,7 +13,7 @@ from pydantic import JsonValue
 
 from crawler_lifecycle.contract.flows.item_requests import AddItems, CancelItems, RetryItems
 from crawler_lifecycle.contract.managers.item_filter import ALL_ITEMS, ItemFilter
-from crawler_lifecycle.contract.managers.items import Job, JobState, Waiting
+from crawler_lifecycle.contract.managers.items import Job, JobFilter, JobState, Waiting
 from crawler_lifecycle.contract.managers.records import ItemAttempt, ItemRecord, ItemSums, ManagerStatus, OutputLine
 from crawler_lifecycle.contract.managers.turns import (
     Begun,
@@ -119,6 +119,9 @@ class ManagerLedger(Protocol):
         `every_flow`: also the jobs of managers with the same name in other flows. A page ends with all jobs that have
         its last number, and may be longer than the limit.
         """
+
+    def runs(self, ref: ManagerRef, chosen: JobFilter) -> list[Job]:
+        """Return a page with runs as jobs, newest first: runs of other managers, of graphs and of no flow as well."""
 
     def offer(self, ref: ManagerRef, page: Page, setbacks: Setbacks | None = None) -> Offered:
         """Store a page of the generator. Conflict if parameter sets are missing before the page.

@@ -7,28 +7,30 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple
 
 from pydantic import JsonValue
-from sqlalchemy import Row, select
+from sqlalchemy import Connection, bindparam, select, update
 
 from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.manager_runs import tell_end, tell_run
+from crawler_lifecycle.adapters.sql.manager_runs import tell_end
 from crawler_lifecycle.adapters.sql.manager_schema import managers
 from crawler_lifecycle.adapters.sql.migrate import upgrade
+from crawler_lifecycle.adapters.sql.schema import histories
 from crawler_lifecycle.adapters.sql.store import SqlStore
+from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.flows.definition import FlowDefinition, MemberDefinition
 from crawler_lifecycle.contract.flows.requests import PushFlow
 from crawler_lifecycle.contract.flows.work import CallForm, StepWork
 from crawler_lifecycle.contract.managers.items import Job
 from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.contract.steps.run import RunRef
 from crawler_lifecycle.domain.flows.messages import AttemptRef, ReadFlow
-from crawler_lifecycle.ports import ManagerRef, ManagerStart, SupervisorExecution
+from crawler_lifecycle.ports import ManagerRef, ManagerStart, NewRun, SupervisorExecution
 
 MANAGER = "manager"  # path for the flow's only member
 HOST = "play"  # token for the claim on the manager's attempt
 FOR_EVER = timedelta(days=10_000)
+OF_RUN = update(histories).where(histories.c.id == bindparam("of_run"))
 A_STEP = timedelta(microseconds=1)  # between two readings of the clock: ends keep their order
 
 
@@ -52,12 +54,6 @@ class PlayedEnd(NamedTuple):
     result: JsonValue
 
 
-class _Run(NamedTuple):
-    flow_uid: str
-    flow_member: int
-    flow_attempt: int
-
-
 class ManagedFlow:
     """The flow after its host's claim on the manager."""
 
@@ -74,19 +70,18 @@ class ManagedFlow:
         )
         answer = self.store.flow_doors.push(PushFlow(definition=definition))
         self.id, self.uid = answer.flow_id, answer.flow_uid
-        self._runs = 0
         self.ref = self._claimed()
 
     def link_run(self, start: ManagerStart) -> Job:
-        """Write a faked run into its attempt."""
-        self._runs += 1
-        run = RunRef(run_id=self._runs, run_uid=f"run-{self._runs}", epoch=1)
-        values = _run_of(start)._asdict()
-        self.database.transact(lambda tx: tell_run(tx, values, run))
+        """Store a run as its workflow would, with its main job running."""
+        entry = Crawler(name=start.request.crawler)
+        run = self.store.runs.create(NewRun(start.request, entry, 1, start.job.key, first_execution_run_id=HOST))
+        values = {"status": RunStatus.PROCESSING, "started_at": self.clock()}
+        self.database.transact(lambda tx: tx.execute(OF_RUN.values(values), {"of_run": run.run_id}))
         return start.job.model_copy(update={"run_id": run.run_id, "run_uid": run.run_uid})
 
     def end_run(self, start: ManagerStart, end: PlayedEnd) -> None:
-        """Write a faked run's end into its attempt."""
+        """Write an end into the run and its attempt."""
         values = {
             "finished_at": self.clock(),
             "status": RunStatus.FAILED if end.is_failed else RunStatus.COMPLETED,
@@ -94,8 +89,14 @@ class ManagedFlow:
             "stats": dict(end.stats),
             "result": end.result,
         }
-        row = cast("Row[Any]", _run_of(start))
-        self.database.transact(lambda tx: tell_end(tx, row, values))
+        of_start = histories.c.workflow_id == start.job.key
+
+        def write(tx: Connection) -> None:
+            row = tx.execute(select(histories).where(of_start)).one()
+            tx.execute(update(histories).where(of_start).values(values))
+            tell_end(tx, row, values)
+
+        self.database.transact(write)
 
     def on_record(self) -> tuple[dict[str, float], dict[str, JsonValue]]:
         """Return the manager's stats and state."""
@@ -123,12 +124,6 @@ class ManagedFlow:
         claimed = self.store.step_claims.claim(flow, page.door, [start], HOST, HOST)
         assert not claimed.stale, "the manager's attempt is not free"
         return ManagerRef(self.uid, member.number, start.attempt, HOST)
-
-
-def _run_of(start: ManagerStart) -> _Run:
-    link = start.request.flow
-    assert link is not None
-    return _Run(link.flow_uid, link.member, link.attempt)
 
 
 @cache

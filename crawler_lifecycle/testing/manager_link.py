@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import uuid4
 
-from crawler_lifecycle.contract.managers.items import Job, JobState, Waiting
+from crawler_lifecycle.contract.managers.items import Job, JobFilter, JobState, Waiting
 from crawler_lifecycle.contract.managers.turns import (
     Begun,
     Counts,
@@ -19,6 +19,7 @@ from crawler_lifecycle.contract.managers.turns import (
     Wake,
 )
 from crawler_lifecycle.domain.flows.unstarted import Refusal
+from crawler_lifecycle.managers.link import running_of
 from crawler_lifecycle.managers.workflow_manager import BaseLoopScript
 from crawler_lifecycle.ports import ManagerStart
 from crawler_lifecycle.testing.managed import ManagedFlow
@@ -123,6 +124,10 @@ class PlayedLink:
         self._refuse_the_dead()
         return self._ledger.jobs(self._ref, state, after=after, limit=limit, tags=tags, every_flow=every_flow)
 
+    def runs(self, chosen: JobFilter) -> Sequence[Job]:
+        self._refuse_the_dead()
+        return self._ledger.runs(self._ref, chosen)
+
     def offer(self, page: Page) -> Offered:
         self._point("before offer")
         offered = self._ledger.offer(self._ref, page)
@@ -180,12 +185,9 @@ class PlayedLink:
 
     def wait_for(self, keys: Collection[str], seconds: float) -> Collection[str]:
         self._refuse_the_dead()
-        if self._running_of(keys):
+        if running_of(self, keys):
             self._sleep(seconds)
-        return self._running_of(keys)
-
-    def _running_of(self, keys: Collection[str]) -> set[str]:
-        return {job.key for job in self.find(keys) if job.state is JobState.RUNNING}
+        return set(running_of(self, keys))
 
     def close(self, reason: str, effects: Effects) -> bool:
         self._point("before close")

@@ -1,14 +1,16 @@
 """The ledger for crawl managers: parameter sets, starts, ends with their reactions, and the manager's own life."""
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import func, select, update
 
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.manager_schema import manager_attempts, manager_items
+from crawler_lifecycle.adapters.sql.schema import histories
 from crawler_lifecycle.contract.flows.item_requests import AddItems
-from crawler_lifecycle.contract.managers.items import Item, ItemState, JobState
+from crawler_lifecycle.contract.managers.items import Item, ItemState, JobFilter, JobState
 from crawler_lifecycle.contract.managers.turns import (
     GENERATOR_CHANGED,
     SCHEDULED,
@@ -21,11 +23,13 @@ from crawler_lifecycle.contract.managers.turns import (
     Retry,
     Verdict,
 )
+from crawler_lifecycle.contract.requests import RunRequest
+from crawler_lifecycle.contract.run_filter import RunFilter
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.domain.flows.unstarted import Refusal
 from crawler_lifecycle.errors import Conflict, Fenced
-from crawler_lifecycle.ports import ManagerRef
-from tests.contracts.flows import CANCELLED
+from crawler_lifecycle.ports import ManagerRef, NewRun
+from tests.contracts.flows import BOOKS, CANCELLED
 from tests.contracts.managers import MANAGER, Managed, added, item, managed, numbers, reopened
 
 LONG_AGO = datetime(2026, 1, 1, tzinfo=UTC)
@@ -501,6 +505,57 @@ def test_authors_words_texts_and_tags_are_stored_with_their_reaction(flow: Manag
     assert [(job.outcome, list(job.request.tags)) for job in known] == [("few_items", ["DONE"]), ("finished", [])]
     assert flow.begun().stats == {"last": "other", "n": 1, SCHEDULED: 2}
     assert [job.key for job in flow.managers.jobs(flow.mine, JobState.FINISHED, limit=9, tags=["DONE"])] == [first.key]
+
+
+def test_lists_find_runs_by_the_new_tags_of_their_jobs(flow: Managed) -> None:
+    flow.offer("a", "b", read=2)
+    first, second = flow.started(1), flow.started(2)
+    early = flow.run_of(first)
+    flow.commit(job_tags={start.job.key: ["DONE", "x"] for start in (first, second)})
+    late = flow.run_of(second)  # its workflow began before the tags
+    flow.commit(job_tags={second.job.key: ["DONE"]}, call="further")
+    by_tag = {tag: flow.store.records.page(RunFilter(tag=tag), limit=9) for tag in ("DONE", "x")}
+    assert [run.run_id for run in by_tag["DONE"]] == [late.run_id, early.run_id]
+    assert [run.run_id for run in by_tag["x"]] == [early.run_id]
+    assert {tuple(job.request.tags) for job in flow.managers.runs(flow.mine, JobFilter(limit=9))} == {
+        ("DONE", "x"),
+        ("DONE",),
+    }
+
+
+def test_all_runs_of_the_installation_are_jobs(flow: Managed) -> None:
+    flow.offer("a")
+    start = flow.started()
+    own = flow.run_of(start)
+    request = RunRequest(crawler="toys", arguments={"n": "1"}, labels=["project:7"], tags=["t", "u"], memory_factor=2)
+    other = flow.store.runs.create(NewRun(request, BOOKS, 1, "other", "first"))
+    flow.close(other, RunStatus.FAILED, "main_job_failed")
+
+    def found(**chosen: Any) -> list[int | None]:
+        return [job.run_id for job in flow.managers.runs(flow.mine, JobFilter(limit=9, **chosen))]
+
+    newest, oldest = flow.managers.runs(flow.mine, JobFilter(limit=9))
+    assert (newest.key, newest.number, newest.attempt, newest.is_failed) == ("other", 0, 1, True)
+    assert newest.override == {"spider_args": {"n": "1"}, "job_settings": {}, "units": 2}
+    assert (newest.state, list(newest.request.labels)) == (JobState.FINISHED, ["project:7"])
+    assert (oldest.key, oldest.number, oldest.state) == (start.job.key, 1, JobState.RUNNING)
+    assert (
+        found(before=newest.run_id) == found(states=(JobState.RUNNING,)) == found(keys=(start.job.key,)) == [own.run_id]
+    )
+    assert found(spider="toys") == found(tags=("t", "u")) == found(labels=("project:7",)) == [other.run_id]
+    assert found(tags=("t", "v")) == []
+
+
+def test_a_job_runs_as_soon_as_its_main_job_does(flow: Managed, database: Database) -> None:
+    flow.offer("a")
+    start = flow.started()
+    run = flow.run_of(start)
+    assert [job.running_at for job in flow.managers.running(flow.mine)] == [None]
+    with database.transaction() as tx:
+        tx.execute(update(histories).where(histories.c.id == run.run_id).values(started_at=LONG_AGO))
+    (listed,) = flow.managers.jobs(flow.mine, JobState.RUNNING, limit=1)
+    (found,) = flow.managers.find(flow.mine, [start.job.key])
+    assert listed.running_at == found.running_at == LONG_AGO != found.started_at
 
 
 def test_pruning_deletes_a_manager_with_its_items(flow: Managed, database: Database) -> None:

@@ -5,9 +5,15 @@ from typing import Any
 
 import pytest
 
+from crawler_lifecycle.contract.deployment import Crawler
+from crawler_lifecycle.contract.requests import RunRequest
+from crawler_lifecycle.contract.states import RunStatus
+from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.managers import AsyncSchedulerCrawlManagerMixin, CrawlManager, JobParams
 from crawler_lifecycle.managers.failures import AuthorsFailure
+from crawler_lifecycle.ports import NewRun
 from crawler_lifecycle.testing import ManagerPlay, failed, stopped
+from tests.databases import ref_to
 from tests.managers.authors import Shops
 
 STATS = {"item_scraped_count": 5, "downloader/response_count": 7, "log_count/ERROR": 2}
@@ -59,7 +65,7 @@ def test_46_jobs_of_all_states_are_listed_with_former_attempts() -> None:
     play.cycle()
     manager = looks(play)
     listed = [(job["number"], job["attempt"], job["state"]) for job in manager.get_jobs()]
-    assert listed == [(1, 1, "finished"), (1, 2, "running"), (2, 1, "running")]
+    assert listed == [(1, 2, "running"), (2, 1, "running"), (1, 1, "finished")]  # the newest first
     assert [job["attempt"] for job in manager.get_jobs(state="finished", count=1)] == [1]
     tagged = manager.get_jobs_with_tags("books", ["JOBSEQ=0000000001.r1", "FLOW_ID=play"])
     assert [job.metadata["attempt"] for job in tagged] == [2]
@@ -69,6 +75,47 @@ def test_46_jobs_of_all_states_are_listed_with_former_attempts() -> None:
     assert list(running) == [job.key for job in play.running]
     assert [spider for spider, _ in running.values()] == ["books", "books"]
     assert [params["spider_args"] for _, params in running.values()] == [{"shop": "a", "retry_num": "1"}, {"shop": "b"}]
+
+
+def test_46_jobs_of_the_project_are_listed_whoever_started_them() -> None:
+    play = ManagerPlay(Looks)
+    store, entry = play.managed.store, Crawler(name="toys")
+    for request in (RunRequest(crawler="toys", labels=["project:7"], tags=["t"]), RunRequest(crawler="cars")):
+        store.runs.create(NewRun(request, entry, 1, request.crawler, "first"))
+    play.cycle()
+    manager = looks(play)
+    assert [job["spider"] for job in manager.get_jobs(7)] == ["toys"]
+    assert [job["spider"] for job in manager.get_jobs()] == ["books", "books", "cars", "toys"]
+    assert [job.key for job in manager.get_jobs_with_tags("toys", ["t"], 7)] == ["toys"]
+    assert manager.get_project_running_spiders() == {"books", "cars", "toys"}
+    assert [job["spider"] for job in manager.get_owned_jobs(state="running")] == ["books", "books"]
+    assert manager.get_job_tags("toys") == ["t"]
+    assert manager.get_job_metadata("toys")["running_time"] is None  # the run is pending
+    manager.add_job_tags("toys", ["t"])
+    with pytest.raises(BadInput, match="toys is no job of this manager"):
+        manager.finish("toys")
+    with pytest.raises(BadInput, match="toys is no job of this manager"):
+        manager.add_job_tags("toys", ["u"])
+    manager.project_id = 7
+    assert manager.get_project_running_spiders() == {"toys"}
+
+
+def test_46_a_manager_waits_for_a_run_of_others() -> None:
+    class Waits(Shops):
+        def on_start(self, resumed: bool = False) -> None:
+            states.append((self.is_running("toys"), self.is_finished("toys")))
+            assert self.wait_for("toys", interval=5, timeout=5) == {"toys"}
+            store.tasks.cancel_queued(ref_to(toys), "stopped")
+            store.runs.close(ref_to(toys), RunStatus.FAILED, "main_job_failed")
+            assert self.wait_for("toys") == set()
+            states.append((self.is_running("toys"), self.is_finished("toys")))
+
+    states: list[tuple[bool, str | None]] = []
+    play = ManagerPlay(Waits)
+    store = play.managed.store
+    toys = store.runs.create(NewRun(RunRequest(crawler="toys"), Crawler(name="toys"), 1, "toys", "first"))
+    play.cycle(2)
+    assert states == [(True, None), (False, "failed")]
 
 
 @pytest.mark.parametrize("deaths", [False, True])

@@ -10,7 +10,7 @@ from crawler_lifecycle.adapters.sql.flow_locks import IN_ORDER, SHARED
 from crawler_lifecycle.adapters.sql.manager_life import MEMBER, intent_of
 from crawler_lifecycle.adapters.sql.manager_locks import OF_ATTEMPTS, OF_MANAGER, Managed, OnManagers
 from crawler_lifecycle.adapters.sql.manager_reactions import is_open, put_on_record
-from crawler_lifecycle.adapters.sql.manager_rows import JOB_COLUMNS, job_of, place_of_job
+from crawler_lifecycle.adapters.sql.manager_rows import JOB_COLUMNS, WITH_RUNS, job_of, place_of_job
 from crawler_lifecycle.adapters.sql.manager_schema import manager_attempts, manager_items
 from crawler_lifecycle.adapters.sql.pages import pages
 from crawler_lifecycle.adapters.sql.transactions import reading, transaction
@@ -23,7 +23,7 @@ from crawler_lifecycle.ports.managers import ManagerRef, ManagerStart, ManagerSt
 items, attempts = manager_items.c, manager_attempts.c
 THIS_ITEM = (*OF_MANAGER, items.number == bindparam("of_number"))
 THIS_ATTEMPT = (*OF_ATTEMPTS, attempts.number == bindparam("of_number"), attempts.attempt == bindparam("of_attempt"))
-JOBS = select(*JOB_COLUMNS).where(*OF_ATTEMPTS)
+JOBS = select(*JOB_COLUMNS).select_from(WITH_RUNS).where(*OF_ATTEMPTS)
 ENDED = (
     JOBS.where(attempts.reacted_at.is_(None), attempts.ended_at.is_not(None))
     .order_by(attempts.ended_at, attempts.number)

@@ -3,14 +3,16 @@
 from collections.abc import Collection
 from typing import Any
 
-from sqlalchemy import Connection, and_, select
+from sqlalchemy import Connection, and_, or_, select
 
 from crawler_lifecycle.adapters.sql.flow_schema import flows
 from crawler_lifecycle.adapters.sql.manager_locks import OnManagers
-from crawler_lifecycle.adapters.sql.manager_rows import JOB_COLUMNS, job_of
+from crawler_lifecycle.adapters.sql.manager_rows import JOB_COLUMNS, WITH_RUNS, job_of, job_of_run
 from crawler_lifecycle.adapters.sql.manager_schema import manager_attempts, manager_items, managers
-from crawler_lifecycle.adapters.sql.transactions import reading
-from crawler_lifecycle.contract.managers.items import Job, JobState
+from crawler_lifecycle.adapters.sql.schema import OWN_INSTALLATION, histories, history_labels, run_tags
+from crawler_lifecycle.adapters.sql.texts import is_text
+from crawler_lifecycle.adapters.sql.transactions import OPEN_STATUSES, reading
+from crawler_lifecycle.contract.managers.items import Job, JobFilter, JobState
 from crawler_lifecycle.ports.managers import ManagerRef
 
 items, attempts = manager_items.c, manager_attempts.c
@@ -20,17 +22,44 @@ IS_LAST_ATTEMPT = and_(
     attempts.number == items.number,
     attempts.attempt == items.attempt,
 )
+runs, TAGS, LABELS = histories.c, run_tags.c, history_labels.c
+HAS_STATE = {
+    JobState.RUNNING: runs.status.in_(OPEN_STATUSES),
+    JobState.FINISHED: runs.status.not_in(OPEN_STATUSES),
+}
 HAS_END = {JobState.RUNNING: attempts.ended_at.is_(None), JobState.FINISHED: attempts.ended_at.is_not(None)}
 ATTEMPTS = (
     select(*JOB_COLUMNS, flows.c.uid)
-    .join_from(manager_attempts, flows, flows.c.id == attempts.flow)
+    .select_from(WITH_RUNS.join(flows, flows.c.id == attempts.flow))
     .order_by(attempts.number, attempts.flow, attempts.attempt)
 )
 ROWS_FOR_A_FILTER = 1000
 
 
 class ManagerLists(OnManagers):
-    """The method in `ports.ManagerLedger` for lists."""
+    """The methods in `ports.ManagerLedger` for lists."""
+
+    @reading
+    def runs(self, connection: Connection, ref: ManagerRef, chosen: JobFilter) -> list[Job]:
+        self.fenced(connection, ref)
+        query = select(histories).where(runs.installation == OWN_INSTALLATION).order_by(runs.id.desc())
+        if chosen.states:
+            query = query.where(or_(*(HAS_STATE[state] for state in chosen.states)))
+        if chosen.keys:
+            query = query.where(runs.workflow_id.in_(chosen.keys))
+        if chosen.spider is not None:
+            query = query.where(is_text(runs.crawler, chosen.spider))
+        for tag in chosen.tags:
+            query = query.where(runs.id.in_(select(TAGS.history_id).where(is_text(TAGS.tag, tag))))
+        for label in chosen.labels:
+            query = query.where(runs.id.in_(select(LABELS.history_id).where(is_text(LABELS.label, label))))
+        if chosen.before is not None:
+            query = query.where(runs.id < chosen.before)
+        rows = connection.execute(query.limit(chosen.limit)).all()
+        tags: dict[int, list[str]] = {row.id: [] for row in rows}
+        for run_id, tag in connection.execute(select(TAGS.history_id, TAGS.tag).where(TAGS.history_id.in_(tags))):
+            tags[run_id].append(tag)
+        return [job_of_run(row, sorted(tags[row.id])) for row in rows]
 
     @reading
     def jobs(

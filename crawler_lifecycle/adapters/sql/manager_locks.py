@@ -10,6 +10,7 @@ from sqlalchemy import Connection, Row, bindparam, insert, select, union_all, up
 from crawler_lifecycle.adapters.sql.flow_locks import LOCKED, OnFlows, add_line
 from crawler_lifecycle.adapters.sql.flow_schema import flows
 from crawler_lifecycle.adapters.sql.manager_rows import new_item, place_of_job
+from crawler_lifecycle.adapters.sql.manager_runs import write_tags
 from crawler_lifecycle.adapters.sql.manager_schema import manager_attempts, manager_items, manager_keys, managers
 from crawler_lifecycle.adapters.sql.pages import pages
 from crawler_lifecycle.contract.managers.items import Item, ItemState
@@ -35,7 +36,7 @@ THIS_JOB = (
     manager_attempts.c.member == bindparam("of_member"),
     manager_attempts.c.attempt == bindparam("of_attempt"),
 )
-REQUEST = select(manager_attempts.c.request).where(*THIS_JOB).with_for_update()
+JOB_LOCKED = select(manager_attempts.c.request, manager_attempts.c.run_id).where(*THIS_JOB).with_for_update()
 WRITE_REQUEST = update(manager_attempts).where(*THIS_JOB)
 KEYS: Any = bindparam("keys", expanding=True)
 KNOWN_KEYS = union_all(
@@ -132,14 +133,16 @@ class Managed:
         return self._add_unknown(effects.add) if effects.add else []
 
     def _write_tags(self, key: str, tags: Sequence[str]) -> None:
-        """Write the tags into the job's attempt. The run keeps the tags of its start."""
+        """Write the tags into the job's attempt, and into the lists' table. The run's request keeps its first tags."""
         place = place_of_job(key)
         if place is None or place[0] != self.flow_uid:
             return
         of_job = {**self.bound, "of_member": place[1], "of_attempt": place[2]}
-        request = self.tx.scalar(REQUEST, of_job)
-        if request is not None:
-            self.tx.execute(WRITE_REQUEST.values(request=request.model_copy(update={"tags": list(tags)})), of_job)
+        row = self.tx.execute(JOB_LOCKED, of_job).one_or_none()
+        if row is not None:
+            self.tx.execute(WRITE_REQUEST.values(request=row.request.model_copy(update={"tags": list(tags)})), of_job)
+            if row.run_id is not None:  # a later run takes the tags from its attempt
+                write_tags(self.tx, row.run_id, tags)
 
     def save(self) -> None:
         if self.values:

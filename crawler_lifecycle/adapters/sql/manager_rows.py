@@ -1,19 +1,27 @@
 """Translation between rows of items and attempts, and messages."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Row
 
 from crawler_lifecycle.adapters.sql.manager_schema import manager_attempts
-from crawler_lifecycle.contract.managers.items import Item, ItemState, Job, JobState, Origin, Waiting
+from crawler_lifecycle.adapters.sql.schema import histories
+from crawler_lifecycle.contract.flows.names import last_name
+from crawler_lifecycle.contract.managers.items import Item, ItemState, Job, JobState, Origin, Override, Waiting
+from crawler_lifecycle.contract.requests import KeptRequest, RunParameters
+from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.domain.naming import crawl_workflow_id
 
 DELAYED, ADDED, GENERATED = range(3)  # places in the order of the choice
 NOT_STARTED = "the manager was closed before the item could start"  # problem of an item that a close has cancelled
 NOT_TRIED_AGAIN = "the manager was closed before the item's next attempt"  # the same, for people, after an attempt
-JOB_COLUMNS = [column for column in manager_attempts.c if column.name not in ("flow", "manager", "verdict")]
+JOB_COLUMNS = [
+    *(column for column in manager_attempts.c if column.name not in ("flow", "manager", "verdict")),
+    histories.c.started_at.label("running_at"),
+]
+WITH_RUNS = manager_attempts.outerjoin(histories, histories.c.id == manager_attempts.c.run_id)  # for JOB_COLUMNS
 
 
 def job_of(flow_uid: str, row: Row[Any]) -> Job:
@@ -34,7 +42,33 @@ def job_of(flow_uid: str, row: Row[Any]) -> Job:
         run_id=row.run_id,
         run_uid=row.run_uid,
         started_at=row.began_at,
+        running_at=row.running_at,
         ended_at=row.ended_at,
+    )
+
+
+def job_of_run(row: Row[Any], tags: Sequence[str]) -> Job:
+    """Return any run as a job, with the parameters of its request. A run without a manager has the number 0."""
+    request = KeptRequest.model_validate_json(row.request)
+    parameters = RunParameters.model_validate(request.model_dump(include=set(RunParameters.model_fields)))
+    override: Override = {"spider_args": dict(request.arguments), "job_settings": dict(request.settings)}
+    link = request.flow
+    return Job(
+        key=row.workflow_id,
+        number=0 if link is None or link.manager is None else int(last_name(link.path)),
+        attempt=1 if link is None else link.attempt,
+        override=override if request.memory_factor == 1 else {**override, "units": request.memory_factor},
+        request=parameters.model_copy(update={"tags": list(tags)}),
+        state=JobState.FINISHED if row.status.is_over else JobState.RUNNING,
+        outcome=row.outcome,
+        is_failed=row.status is RunStatus.FAILED,
+        stats=row.stats or {},
+        result=row.result,
+        run_id=row.id,
+        run_uid=row.run_uid,
+        started_at=row.created_at,
+        running_at=row.started_at,
+        ended_at=row.finished_at,
     )
 
 

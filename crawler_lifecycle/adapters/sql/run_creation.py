@@ -99,7 +99,7 @@ class RunCreation(OnDatabase):
         line = {"at": now, "event": "created", "message": message, "actor": new.request.requested_by}
         log(tx, run, "created", line, is_new=True)
         if values.get("flow_manager") is not None:
-            tell_run(tx, values, run)
+            tell_run(tx, values, run, new.request.tags)
         return run_record(tx, run_id)
 
 

@@ -89,4 +89,17 @@ class Job(Message):
     run_id: int | None = None
     run_uid: str | None = None
     started_at: datetime | None = None
+    running_at: datetime | None = Field(default=None, description="start of the run's main job")
     ended_at: datetime | None = None
+
+
+class JobFilter(Message):
+    """Choice among all runs of the installation, newest first. An empty value chooses every run."""
+
+    states: tuple[JobState, ...] = ()
+    keys: tuple[str, ...] = ()
+    spider: str | None = None
+    tags: tuple[str, ...] = Field(default=(), description="runs have all of the tags")
+    labels: tuple[str, ...] = Field(default=(), description="runs have all of the labels")
+    before: int | None = Field(default=None, description="the previous page's last RunID")
+    limit: int

@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from crawler_lifecycle.contract.managers.items import Job, JobState, Waiting
+from crawler_lifecycle.contract.managers.items import Job, JobFilter, JobState, Waiting
 from crawler_lifecycle.contract.managers.turns import (
     Begun,
     Counts,
@@ -42,6 +42,7 @@ CALLS = {
     "react": _call(tuple[list[Reaction]]),
     "running": _call(NO_ARGUMENTS, list[Job]),
     "jobs": _call(tuple[JobState, int, int, list[str], bool], list[Job]),
+    "runs": _call(tuple[JobFilter], list[Job]),
     "offer": _call(tuple[Page], Offered),
     "waiting": _call(tuple[int, Waiting | None], list[Waiting]),
     "delay": _call(tuple[list[int]]),

@@ -14,7 +14,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, NoReturn
 
-from crawler_lifecycle.contract.managers.items import Job, JobState, Waiting
+from crawler_lifecycle.contract.managers.items import Job, JobFilter, JobState, Waiting
 from crawler_lifecycle.contract.managers.turns import (
     Begun,
     Counts,
@@ -81,6 +81,10 @@ class HostLink:
         self, state: JobState, *, after: int = 0, limit: int, tags: Collection[str] = (), every_flow: bool = False
     ) -> Sequence[Job]:
         jobs: Sequence[Job] = self._ask("jobs", state, after, limit, list(tags), every_flow)
+        return jobs
+
+    def runs(self, chosen: JobFilter) -> Sequence[Job]:
+        jobs: Sequence[Job] = self._ask("runs", chosen)
         return jobs
 
     def offer(self, page: Page) -> Offered:

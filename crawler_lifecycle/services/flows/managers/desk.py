@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from pydantic import JsonValue
 
-from crawler_lifecycle.contract.managers.items import Job, JobState, Waiting
+from crawler_lifecycle.contract.managers.items import Job, JobFilter, JobState, Waiting
 from crawler_lifecycle.contract.managers.turns import (
     NO_EFFECTS,
     Begun,
@@ -24,6 +24,7 @@ from crawler_lifecycle.contract.managers.turns import (
 )
 from crawler_lifecycle.domain.flows.unstarted import Refusal
 from crawler_lifecycle.errors import TemporaryError
+from crawler_lifecycle.managers.link import running_of
 from crawler_lifecycle.ports import ManagerLedger, ManagerRef
 from crawler_lifecycle.services.flows.managers.box import Box
 from crawler_lifecycle.services.flows.managers.catalogue import Catalogue
@@ -102,6 +103,9 @@ class Desk:
         return self._patiently(
             lambda: self.ledger.jobs(self.ref, state, after=after, limit=limit, tags=tags, every_flow=every_flow)
         )
+
+    def runs(self, chosen: JobFilter) -> list[Job]:
+        return self._patiently(lambda: self.ledger.runs(self.ref, chosen))
 
     def offer(self, page: Page) -> Offered:
         has_progress = (page.items and not page.is_reread) or page.is_exhausted
@@ -200,7 +204,7 @@ class Desk:
         """Wait until the jobs have ended. Return the keys of jobs that still run."""
         end = monotonic() + seconds
         while True:
-            running = [job.key for job in self.find(keys) if job.state is JobState.RUNNING]
+            running = running_of(self, keys)
             remaining = end - monotonic()
             if not running or remaining <= 0 or self.box.is_interrupted:
                 return running
