@@ -32,7 +32,7 @@ class JobReadings(Protocol):
 
 
 def running_of(link: JobReadings, keys: Collection[str]) -> list[str]:
-    """Return the keys of jobs under way: of the manager, or other runs of the installation."""
+    """Return the keys of jobs under way, among the manager's jobs and the installation's further runs."""
     own = {job.key: job for job in link.find(list(keys))}
     others = tuple(key for key in keys if key not in own)
     jobs = [*own.values(), *(link.runs(JobFilter(keys=others, limit=len(others))) if others else ())]

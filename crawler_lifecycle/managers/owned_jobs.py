@@ -154,7 +154,7 @@ class OwnedJobs(AuthorsCode):
         return None if job is None else job_dict(job)
 
     def _job_by(self, key: JobKey) -> Job | None:
-        """Return the manager's job, or another run of the installation, as the author has left it."""
+        """Return the manager's job with the author's changes, or a further run in the installation."""
         jobs = self.link.find([key]) or self.link.runs(JobFilter(keys=(key,), limit=1))
         return next(map(self.as_the_author_left, jobs), None)
 
@@ -179,10 +179,9 @@ class OwnedJobs(AuthorsCode):
         return next((tag.removeprefix(f"{key}=") for tag in tags if tag.startswith(f"{key}=")), None)
 
     def get_jobs(self, project_id: int | str | None = None, **filters: Any) -> Iterator[JobDict]:
-        """Return jobs as `get_owned_jobs` does, but those of the project, or else all runs of the installation.
+        """Return jobs as `get_owned_jobs` does: the project's runs, newest first, by default in all states.
 
-        The newest job comes first. Without a project, the manager's own project counts, if there is one. By default,
-        jobs in all states.
+        The default project is the manager's. Without a project, the jobs are the installation's runs.
         """
         project_id = self.project_id if project_id is None else project_id
         return self._listed(self._project_jobs, project_id, **{"state": list(STATES), **filters})
@@ -205,7 +204,7 @@ class OwnedJobs(AuthorsCode):
         crawlmanagers: Sequence[str] = (),  # noqa: ARG002 - a manager is no job
         only_crawlmanagers: bool = False,
     ) -> set[str]:
-        """Return the spiders of the project's jobs under way; without a project, those of the installation."""
+        """Return the spiders of the project's, or else the installation's, jobs under way."""
         spiders = set() if only_crawlmanagers else {job["spider"] for job in self.get_jobs(state=["running"])}
         return {self.get_canonical_spidername(spider) for spider in spiders} if canonical else spiders
 
@@ -307,7 +306,7 @@ class OwnedJobs(AuthorsCode):
             yield from self._chosen_jobs()
 
     def _project_jobs(self, chosen: JobFilter) -> Iterator[JobDict]:
-        """Return the chosen runs. The manager's own jobs that have no run yet come first."""
+        """Return the chosen runs. The manager's own jobs without a run come first."""
         seen: set[JobKey] = set()
         if JobState.RUNNING in chosen.states:
             unstarted = [job for job in self.link.running() if job.run_id is None]

@@ -121,7 +121,7 @@ class ManagerLedger(Protocol):
         """
 
     def runs(self, ref: ManagerRef, chosen: JobFilter) -> list[Job]:
-        """Return a page with runs as jobs, newest first: runs of other managers, of graphs and of no flow as well."""
+        """Return a page with the installation's runs as jobs, newest first, in and outside flows."""
 
     def offer(self, ref: ManagerRef, page: Page, setbacks: Setbacks | None = None) -> Offered:
         """Store a page of the generator. Conflict if parameter sets are missing before the page.

@@ -531,7 +531,7 @@ def test_all_runs_of_the_installation_are_jobs(flow: Managed) -> None:
     other = flow.store.runs.create(NewRun(request, BOOKS, 1, "other", "first"))
     flow.close(other, RunStatus.FAILED, "main_job_failed")
 
-    def found(**chosen: Any) -> list[int | None]:
+    def ids(**chosen: Any) -> list[int | None]:
         return [job.run_id for job in flow.managers.runs(flow.mine, JobFilter(limit=9, **chosen))]
 
     newest, oldest = flow.managers.runs(flow.mine, JobFilter(limit=9))
@@ -539,11 +539,9 @@ def test_all_runs_of_the_installation_are_jobs(flow: Managed) -> None:
     assert newest.override == {"spider_args": {"n": "1"}, "job_settings": {}, "units": 2}
     assert (newest.state, list(newest.request.labels)) == (JobState.FINISHED, ["project:7"])
     assert (oldest.key, oldest.number, oldest.state) == (start.job.key, 1, JobState.RUNNING)
-    assert (
-        found(before=newest.run_id) == found(states=(JobState.RUNNING,)) == found(keys=(start.job.key,)) == [own.run_id]
-    )
-    assert found(spider="toys") == found(tags=("t", "u")) == found(labels=("project:7",)) == [other.run_id]
-    assert found(tags=("t", "v")) == []
+    assert ids(before=newest.run_id) == ids(states=(JobState.RUNNING,)) == ids(keys=(start.job.key,)) == [own.run_id]
+    assert ids(spider="toys") == ids(tags=("t", "u")) == ids(labels=("project:7",)) == [other.run_id]
+    assert ids(tags=("t", "v")) == []
 
 
 def test_a_job_runs_as_soon_as_its_main_job_does(flow: Managed, database: Database) -> None:

@@ -94,12 +94,12 @@ class Job(Message):
 
 
 class JobFilter(Message):
-    """Choice among all runs of the installation, newest first. An empty value chooses every run."""
+    """Choice among the installation's runs, newest first. An empty value chooses every run."""
 
     states: tuple[JobState, ...] = ()
     keys: tuple[str, ...] = ()
     spider: str | None = None
-    tags: tuple[str, ...] = Field(default=(), description="runs have all of the tags")
-    labels: tuple[str, ...] = Field(default=(), description="runs have all of the labels")
+    tags: tuple[str, ...] = Field(default=(), description="runs have all these tags")
+    labels: tuple[str, ...] = Field(default=(), description="runs have all these labels")
     before: int | None = Field(default=None, description="the previous page's last RunID")
     limit: int
