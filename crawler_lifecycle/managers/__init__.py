@@ -3,7 +3,11 @@
 from crawler_lifecycle.managers.crawl_manager import CrawlManager
 from crawler_lifecycle.managers.generator_manager import GeneratorCrawlManager
 from crawler_lifecycle.managers.log_levels import get_kumo_loglevel
-from crawler_lifecycle.managers.mixins import AsyncSchedulerCrawlManagerMixin, SpiderStatsAggregatorMixin
+from crawler_lifecycle.managers.mixins import (
+    AsyncSchedulerCrawlManagerMixin,
+    BaseLoopScriptAsyncMixin,
+    SpiderStatsAggregatorMixin,
+)
 from crawler_lifecycle.managers.parameters import (
     FullJobParams,
     Item,
@@ -26,6 +30,7 @@ from crawler_lifecycle.managers.workflow_manager import (
 __all__ = [
     "AsyncSchedulerCrawlManagerMixin",
     "BaseLoopScript",
+    "BaseLoopScriptAsyncMixin",
     "BaseScript",
     "Breaker",
     "CachedFinishedJobsMixin",

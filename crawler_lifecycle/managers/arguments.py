@@ -76,13 +76,13 @@ def without_flow_id(arguments: Sequence[str]) -> list[str]:
 
 
 def number_of_jobs(text: str) -> int:
-    """Return the number of an option, from 1 on."""
+    """Return the number of an option. 0: no job starts."""
     try:
         number = int(text)
     except ValueError:
-        number = 0
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"expected a whole number from 1 on, not {text!r}")
+        number = -1
+    if number < 0:
+        raise argparse.ArgumentTypeError(f"expected a whole number from 0 on, not {text!r}")
     return number
 
 

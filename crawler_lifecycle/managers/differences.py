@@ -17,16 +17,10 @@ SCRAPY_CLOUD = "there is no Scrapy Cloud: settings come from the catalogue and t
 # members of shub-workflow's scripts and managers, with advice for those without a counterpart
 MEMBERS: Mapping[str, str] = {
     "client": SCRAPY_CLOUD,
-    "get_own_jobkey_from_env": "a manager is no job: use flow_id and name",
     "get_sc_project_settings": SCRAPY_CLOUD,
-    "is_max_time_ran_out": "max_running_time ends the manager by itself",
-    "maybe_upload_stats": STATS,
-    "print_stats": "`crawlctl flow show` has the stats",
     "project_settings": SCRAPY_CLOUD,
     "set_flow_id_name": "use --flow-id, and generate_flow_id",
     "spider_loader": SCRAPY_CLOUD,
-    "update_finished_cache": "ends are always read with one statement",
-    "upload_stats": STATS,
     "_async_schedule_job": "use schedule_spider_with_jobargs",
     "_close": "use on_close",
     "_get_flowid_name_from_tags": "use flow_id and name",
@@ -43,14 +37,19 @@ NEVER_CALLED: Mapping[str, str] = {
     "get_jobs": "the ledger knows the manager's jobs",
     "get_owned_jobs": "the ledger knows the manager's jobs",
     "get_finished_owned_jobs": "the ledger knows the manager's jobs",
+    "get_own_jobkey_from_env": "the ledger knows the manager's flow",
+    "is_max_time_ran_out": "max_running_time ends the manager on its own",
     "is_running": "the ledger knows the ends of jobs",
+    "maybe_upload_stats": STATS,
+    "print_stats": "`crawlctl flow show` has the stats",
+    "update_finished_cache": "ends are always read with one statement",
+    "upload_stats": STATS,
     "run": "its host runs the manager: use workflow_loop",
     "wait_for": "the engine itself never waits for jobs",
 }
 ATTRIBUTES: Mapping[str, str] = {
     "project_required": "a project is a label, and never required",
     "stats_interval": STATS,
-    "workflow_loop_enabled": "return False from workflow_loop to end the manager",
 }
 ARGUMENTS: Mapping[tuple[str, str], str] = {
     ("get_owned_jobs", "meta"): "each job has all fields",

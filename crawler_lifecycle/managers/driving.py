@@ -84,7 +84,7 @@ class Drive:
             return False
         if intent in STOPS:
             return bool(self._link.counts().running)
-        return goes_on
+        return goes_on and manager.workflow_loop_enabled
 
     def _intent(self) -> Intent:
         """Return the intent of people, or of a manager whose time is over."""

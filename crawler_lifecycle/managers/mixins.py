@@ -52,10 +52,19 @@ class SpiderStatsAggregatorMixin:
             raise BadInput("target_spider_stats", problem) from error
 
 
-class AsyncSchedulerCrawlManagerMixin:
-    """In front of GeneratorCrawlManager. A cycle's jobs start at once, and hooks may be coroutine functions."""
+class BaseLoopScriptAsyncMixin:
+    """In front of a script or manager. Its methods may be coroutine functions."""
 
     awaits = True
+
+    async def run(self) -> Any:
+        answer = super().run()  # type: ignore[misc]
+        return await answer if hasattr(answer, "__await__") else answer
+
+
+class AsyncSchedulerCrawlManagerMixin(BaseLoopScriptAsyncMixin):
+    """In front of GeneratorCrawlManager. A cycle's jobs start at once, and hooks may be coroutine functions."""
+
     starter = "async_schedule_spider"
 
     async def workflow_loop(self) -> bool:
@@ -67,7 +76,3 @@ class AsyncSchedulerCrawlManagerMixin:
     ) -> Any:
         started = super().schedule_spider_with_jobargs(job_args_override, spider)  # type: ignore[misc]
         return await self._awaited(started)  # type: ignore[attr-defined]
-
-    async def run(self) -> Any:
-        answer = super().run()  # type: ignore[misc]
-        return await answer if hasattr(answer, "__await__") else answer

@@ -1,11 +1,13 @@
 """WorkFlowManager with its bases: the name, command line, tags, stats and state of every manager."""
 
 import argparse
+import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
+from pprint import pformat
 from typing import Any, ClassVar
 from uuid import uuid4
 
@@ -20,6 +22,7 @@ from crawler_lifecycle.managers.owned_jobs import OwnedJobs, checked_word, job_d
 from crawler_lifecycle.managers.parameters import JobDict, JobKey
 from crawler_lifecycle.managers.requesting import project_labels, request_of
 
+logger = logging.getLogger(__name__)
 FILES = "crawler_lifecycle.files"  # by name: a manager without files needs no client for S3
 PROJECT_ID = "PROJECT_ID"  # variable with the project of all jobs
 FINISHING, OWN_TAGS = "finishing", "own_tags"  # subjects in the stored memory
@@ -166,6 +169,10 @@ class BaseScript(OwnedJobs):
         }
         return own
 
+    def get_own_jobkey_from_env(self) -> JobKey | None:
+        """Return the id of the flow, as the key of the script's own job; None outside a flow."""
+        return None if self._begun is None else self._begun.flow_id
+
     def append_flow_tag(self, tag: str) -> None:
         """Add the tag to the manager, and to every job that starts from now on."""
         if tag not in self._flow_tags:
@@ -252,6 +259,7 @@ class BaseLoopScript(BaseScript):
     at_limit: str = "leave"  # at the end of max_running_time: leave the crawls under way, or `drain` or `stop` them
     wake_on_end: bool = True  # whether an end of a job begins the next cycle at once
     stats_interval: float = 120  # without effect: stats are stored with each reaction
+    workflow_loop_enabled: bool = True  # False: no further cycle
     may_start: bool = True  # whether people let jobs start
     _is_closed = False
 
@@ -291,6 +299,11 @@ class BaseLoopScript(BaseScript):
         """Return whether the manager has come to its end."""
         return self._is_closed
 
+    def is_max_time_ran_out(self) -> bool:
+        """Return whether `max_running_time` is over."""
+        began_at = self.begun.first_began_at
+        return 0 < self.max_running_time < (self.link.now() - began_at).total_seconds()
+
     def close_on_record(self, reason: str) -> bool:
         """Store the end with the requests so far. False: people have added items, and the manager continues."""
         self._stop_finished_jobs()
@@ -318,6 +331,16 @@ class BaseLoopScript(BaseScript):
         if reasons:
             self.link.stop(reasons)
             self._asked_to_stop.update(reasons)
+
+    def print_stats(self) -> None:
+        """Log the stats."""
+        logger.info("%s", pformat(dict(self.stats.get_stats())))
+
+    def upload_stats(self) -> None:
+        """Do nothing: stats are stored with each reaction and each cycle."""
+
+    def maybe_upload_stats(self) -> None:
+        """Do nothing, as `upload_stats`."""
 
     # methods for authors
 
@@ -408,3 +431,6 @@ class WorkFlowManager(BaseLoopScript):
 
 class CachedFinishedJobsMixin:
     """Kept for imports: jobs' ends are always read with one statement."""
+
+    def update_finished_cache(self, project_id: int | str | None = None) -> None:
+        """Do nothing: there is no cache."""

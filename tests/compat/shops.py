@@ -1,10 +1,14 @@
 """An author's manager in the form of shub-workflow's page: only import lines name this product."""
 
+import asyncio
+import itertools
 import logging
 
 from crawler_lifecycle.compat.shub.base import CachedFinishedJobsMixin
 from crawler_lifecycle.compat.shub.crawl import FullJobParams, GeneratorCrawlManager, JobParams, StopRetry
 from crawler_lifecycle.compat.shub.script import (
+    BaseLoopScript,
+    BaseLoopScriptAsyncMixin,
     BaseScript,
     BaseScriptProtocol,
     JobDict,
@@ -55,6 +59,42 @@ class ShopScript(ShopMixin, BaseScript):
 
     def run(self):
         print(self.target)
+
+
+class Refill(BaseLoopScript):
+    loop_mode = 60
+    stats_interval = 120
+
+    def add_argparser_options(self):
+        super().add_argparser_options()
+        self.argparser.add_argument("--jobs", type=int, default=2)
+
+    def on_start(self):
+        self.shops = iter(SHOPS)
+
+    def workflow_loop(self) -> bool:
+        under_way = len(list(self.get_jobs(spider="shop", state=["running", "pending"])))
+        for shop in itertools.islice(self.shops, max(0, self.args.jobs - under_way)):
+            self.schedule_spider("shop", tags=["REFILL"], shop=shop)
+        self.stats.set_value("under way", under_way)
+        self.maybe_upload_stats()
+        if not under_way and self.stats.get_value("rounds", 0):
+            self.workflow_loop_enabled = False
+        self.stats.inc_value("rounds")
+        return not self.is_max_time_ran_out()
+
+    def on_close(self):
+        self.upload_stats()
+        self.print_stats()
+
+
+class Batch(BaseLoopScriptAsyncMixin, BaseLoopScript):
+    name = "batch"
+
+    async def workflow_loop(self) -> bool:
+        keys = await asyncio.gather(*(self.async_schedule_spider("shop", shop=shop) for shop in SHOPS))
+        self.stats.set_value("jobs", sum(key is not None for key in keys))
+        return True
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """A manager from shub-workflow with other import lines."""
 
+import logging
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,29 @@ def test_a_manager_runs_with_other_imports() -> None:
     ]
     assert play.until_closed() == "finished"
     play.close()
+
+
+def test_a_script_in_cycles_schedules_spiders(caplog: pytest.LogCaptureFixture) -> None:
+    play = ManagerPlay(program.Refill)
+    play.cycle()
+    assert [(job.spider, job.arguments["shop"], "REFILL" in job.tags) for job in play.running] == [
+        ("shop", "alfa", True),
+        ("shop", "beta", True),
+    ]
+    play.end(1)
+    play.cycle()
+    assert [job.arguments["shop"] for job in play.running] == ["beta", "gamma"]
+    play.end()
+    with caplog.at_level(logging.INFO):
+        assert play.cycle() == "finished"
+    assert "'rounds': 3" in caplog.text
+    assert (play.manager.name, play.manager.get_own_jobkey_from_env()) == ("Refill", play.managed.id)
+
+
+def test_a_script_on_an_event_loop_schedules_spiders_together() -> None:
+    play = ManagerPlay(program.Batch)
+    assert play.cycle() == "finished"
+    assert (play.stats["jobs"], len(play.started)) == (3, 3)
 
 
 def test_mixins_and_command_lines_of_authors() -> None:
@@ -71,7 +95,8 @@ def test_no_function_for_files_is_missing() -> None:
 
 def test_all_names_of_a_module_are_our_own() -> None:
     for module in (base, crawl, script, utils):
-        own = {name: getattr(managers, name) for name in module.__all__ if hasattr(managers, name)}
+        names = set(module.__all__) - {"BaseLoopScript"}  # there, scripts schedule spiders
+        own = {name: getattr(managers, name) for name in names if hasattr(managers, name)}
         assert {name: getattr(module, name) for name in own} == own
         assert own
 
