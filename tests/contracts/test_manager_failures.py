@@ -16,7 +16,7 @@ from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.schema import histories, history_logs, task_histories
 from crawler_lifecycle.contract.flows.item_requests import AddItems
 from crawler_lifecycle.contract.flows.work import CallForm, StepWork
-from crawler_lifecycle.contract.managers.items import ItemState, Job, JobState
+from crawler_lifecycle.contract.managers.items import ItemState, Job, JobFilter, JobState
 from crawler_lifecycle.contract.managers.records import OutputLine
 from crawler_lifecycle.contract.managers.turns import (
     NO_EFFECTS,
@@ -77,6 +77,7 @@ CALLS: dict[str, tuple[Any, ...]] = {
     "react": ([Reaction(number=1, attempt=1, ended_at=None, verdict=Verdict.OK)],),
     "running": (),
     "jobs": (JobState.RUNNING,),
+    "runs": (JobFilter(limit=9),),
     "offer": (Page(read=1),),
     "waiting": (9,),
     "delay": ([2],),

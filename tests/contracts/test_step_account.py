@@ -14,6 +14,7 @@ from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.migrate import upgrade
 from crawler_lifecycle.adapters.sql.schema import exports
 from crawler_lifecycle.adapters.sql.store import SqlStore
+from crawler_lifecycle.contract.managers.items import JobFilter
 from crawler_lifecycle.contract.managers.turns import Counts, Effects
 from crawler_lifecycle.contract.notices import ExportKind
 from crawler_lifecycle.contract.records import RunRecord
@@ -23,7 +24,7 @@ from crawler_lifecycle.domain.flows.unstarted import Refusal
 from crawler_lifecycle.errors import LifecycleError
 from crawler_lifecycle.flows import Graft, RunningJob, Workflow, crawl, each_task
 from tests.contracts.flows import Flow, pushed
-from tests.contracts.managers import added, managed
+from tests.contracts.managers import Managed, added, managed
 from tests.crawl_results import end_tasks
 from tests.databases import WITHOUT_TLS, create_database, execute
 from tests.services.flows import authors
@@ -159,12 +160,18 @@ def test_the_account_may_do_nothing_else(account: Database, statement: str) -> N
         tx.exec_driver_sql(statement)
 
 
-def test_a_host_writes_the_ledger_of_a_manager(account: Database) -> None:
+def test_a_host_writes_the_ledger_of_a_manager(account: Database, service: Database) -> None:
     flow = managed(account, "shops/account")
     assert flow.offer("a", "b", read=2) == [1, 2]
     flow.managers.delay(flow.mine, [2])
     assert flow.commit(added("c"), lines=("one more",)) == [3]
     start = flow.started(1)
+    third = flow.started(3)
+    run = Managed(SqlStore(service), flow.id, flow.uid).run_of(third)
+    flow.commit(job_tags={third.job.key: ["DONE"]}, call="tags")
+    runs = flow.managers.runs(flow.mine, JobFilter(tags=("DONE",), limit=9))
+    assert [job.run_id for job in runs] == [run.run_id]
+    assert flow.managers.runs(flow.mine, JobFilter(labels=("project:7",), limit=9)) == []
     flow.managers.refuse(flow.mine, 1, start.job.attempt, Refusal("no such crawler"))
     flow.managers.close(flow.mine, "finished", Effects(), 0)
-    assert flow.managers.counts(flow.mine) == Counts(cancelled=2, refused=1)
+    assert flow.managers.counts(flow.mine) == Counts(cancelled=1, running=1, refused=1)

@@ -87,7 +87,7 @@ LONG = {"claims.renew": "flow_cancelled"}  # the function of this course goes on
 HOSTED = [_plan(LONG.get(call, "flow"), call, *sorted(points)) for call, points in POINTS_OF_A_HOST.items()]
 # calls that no course comes to; tests/services/flows/test_managers.py and tests/contracts are about these
 BY_NO_MANAGER = {
-    "find": "an author's method that asks for jobs",
+    **dict.fromkeys(("find", "runs"), "an author's methods that ask for jobs"),
     "wait_for": "an author's method that waits for jobs",
     "pause": "code that keeps failing",
     "refuse": "a request that can never become a run",
