@@ -552,8 +552,8 @@ def test_a_job_runs_as_soon_as_its_main_job_does(flow: Managed, database: Databa
     with database.transaction() as tx:
         tx.execute(update(histories).where(histories.c.id == run.run_id).values(started_at=LONG_AGO))
     (listed,) = flow.managers.jobs(flow.mine, JobState.RUNNING, limit=1)
-    (found,) = flow.managers.find(flow.mine, [start.job.key])
-    assert listed.running_at == found.running_at == LONG_AGO != found.started_at
+    (by_key,) = flow.managers.find(flow.mine, [start.job.key])
+    assert listed.running_at == by_key.running_at == LONG_AGO != by_key.started_at
 
 
 def test_pruning_deletes_a_manager_with_its_items(flow: Managed, database: Database) -> None:
