@@ -70,6 +70,7 @@ class RunFigures:
     look_due_at: datetime | None  # the earliest due time
     pending_exports: int  # runs with an unannounced or unarchived end
     export_pending_since: datetime | None
+    failed_exports: int  # runs whose export gave up; the audit repeats these exports
 
 
 class Records(Protocol):

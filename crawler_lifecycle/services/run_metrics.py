@@ -15,7 +15,7 @@ from crawler_lifecycle.ports import RunFigures
 
 log = logging.getLogger(__name__)
 REFRESH_SECONDS = 15.0
-NONE = RunFigures({}, None, None, None, 0, None)
+NONE = RunFigures({}, None, None, None, 0, None, 0)
 
 
 class RunMetrics(Collector):
@@ -54,6 +54,9 @@ def _gauges(figures: RunFigures) -> list[Metric]:
         _age("crawler_look_delay_seconds", "Time by which the latest look is overdue", figures.look_due_at),
         GaugeMetricFamily(pending, "Ended runs with a pending event or archive", value=figures.pending_exports),
         _age(f"{pending}_seconds", "Age of the oldest pending event or archive", figures.export_pending_since),
+        GaugeMetricFamily(
+            "crawler_exports_failed", "Ended runs whose event or archive gave up", value=figures.failed_exports
+        ),
     ]
 
 

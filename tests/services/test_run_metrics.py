@@ -21,12 +21,13 @@ from tests.databases import MakeRun
 
 def test_figures_are_of_open_runs_and_pending_exports(database: Database, make_run: MakeRun) -> None:
     store, now = SqlStore(database), datetime.now(UTC)
-    runs = [make_run() for _ in range(4)]
+    runs = [make_run() for _ in range(5)]
     changes = [
         {"status": RunStatus.PROCESSING, "last_look_at": now - timedelta(hours=2)},
         {"held_by": "installation", "begun_at": now - timedelta(hours=3), "next_look_at": now - timedelta(minutes=5)},
         {"held_by": "crawler:books", "begun_at": now - timedelta(hours=9)},
         {"status": RunStatus.COMPLETED, "export_state": ExportState.PENDING, "finished_at": now - timedelta(hours=4)},
+        {"status": RunStatus.FAILED, "export_state": ExportState.FAILED, "finished_at": now - timedelta(hours=9)},
     ]
     with database.transaction() as tx:
         for run, values in zip(runs, changes, strict=True):
@@ -37,6 +38,7 @@ def test_figures_are_of_open_runs_and_pending_exports(database: Database, make_r
     assert registry.get_sample_value("crawler_runs_open", {"status": "PROCESSING"}) == 1
     assert registry.get_sample_value("crawler_runs_open", {"status": "INITIALIZING"}) == 2
     assert registry.get_sample_value("crawler_exports_pending") == 1
+    assert registry.get_sample_value("crawler_exports_failed") == 1
     ages = {"oldest_in_line": 3, "oldest_look": 2, "look_delay": 1 / 12, "exports_pending": 4}
     for name, hours in ages.items():
         assert registry.get_sample_value(f"crawler_{name}_seconds") == pytest.approx(hours * 3600, abs=60)

@@ -16,6 +16,7 @@ QUEUED = select(func.min(runs.begun_at)).where(
     runs.held_by.is_not(None), runs.admitted_at.is_(None), runs.held_by.not_in(PAUSED_SCOPES)
 )
 EXPORTS = select(func.count(), func.min(runs.finished_at)).where(runs.export_state == ExportState.PENDING)
+FAILED_EXPORTS = select(func.count()).where(runs.export_state == ExportState.FAILED)
 
 
 def run_figures(connection: Connection) -> RunFigures:
@@ -29,4 +30,5 @@ def run_figures(connection: Connection) -> RunFigures:
         look_due_at=look_due_at,
         pending_exports=pending_exports,
         export_pending_since=pending_since,
+        failed_exports=connection.scalar(FAILED_EXPORTS) or 0,
     )
