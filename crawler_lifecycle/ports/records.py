@@ -62,7 +62,7 @@ class SaturatedRuns:
 
 @dataclass(frozen=True, slots=True)
 class RunFigures:
-    """Numbers about open runs and pending exports, for metrics. A time is None without such a run."""
+    """Numbers about open runs and exports, for metrics. A time is None without such a run."""
 
     open: Mapping[RunStatus, int]
     queued_since: datetime | None  # since the first unpaused run without a permit
@@ -70,7 +70,7 @@ class RunFigures:
     look_due_at: datetime | None  # the earliest due time
     pending_exports: int  # runs with an unannounced or unarchived end
     export_pending_since: datetime | None
-    failed_exports: int  # runs whose export gave up; the audit repeats these exports
+    failed_exports: int  # runs with a failed export; the audit repeats failed exports
 
 
 class Records(Protocol):
