@@ -33,6 +33,7 @@ from bench import (
     noticed,
     page,
     permits,
+    retention,
     stop_to_proof,
     worker_start,
 )
@@ -60,6 +61,7 @@ BENCHMARKS: dict[str, Callable[[Scale], Table]] = {
     "audit": auditing.measure,
     "permits": permits.measure,
     "line": line.measure,
+    "retention": retention.measure,
     "flow-planning": flow_planning.measure,
     "flows": flows.measure,
     "flow-crowds": flow_crowds.measure,
