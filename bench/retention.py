@@ -1,22 +1,23 @@
 """Passes of retention beside other statements, with kills: rows, bytes and times have to stay as they are.
 
 Ended runs are spread evenly over a year, each with three tasks and a folder. In a round the clock of the passes
-advances, and the oldest runs become old. A process removes them and is killed several times, while as many new runs
-are added and a client measures its statements: beside the passes, and afterwards without a pass. The benchmark fails
-unless exactly the old runs have left, and all pending runs have stayed.
+advances, and the oldest runs become old. A process removes them and is killed several times, and as many new runs are
+added. Meanwhile a client measures its statements, in turns beside the pass and while the pass is held between two
+transactions. The benchmark fails unless exactly the old runs have left, and all pending runs have stayed.
 """
 
 import multiprocessing
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import cycle
+from multiprocessing.process import BaseProcess
 from multiprocessing.synchronize import Event
 from pathlib import Path
 from statistics import median, quantiles
 from tempfile import TemporaryDirectory
-from threading import Event as Stop
 from time import perf_counter, sleep
 from types import SimpleNamespace
 from typing import Any, cast
@@ -26,6 +27,7 @@ from sqlalchemy import Connection, column, delete, func, insert, literal, select
 from sqlalchemy import Table as Rows
 
 from bench.databases import AS_INSTALLED, Row
+from bench.measuring import seconds_of
 from bench.table import Scale, Table
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.migrate import upgrade
@@ -54,9 +56,9 @@ LONG_AGO = BEGIN - YEAR
 PENDING = 100  # runs from long ago
 CAUSES = (Hold.FOREIGN, Hold.EXPORT, Hold.FINDING, Hold.JOB, None)  # None: the run is open
 KILLED_AT = (0.25, 0.5, 0.75, 1.0)  # shares of the old runs without rows; at 1, folders are left
-AT_ONCE = 10  # new runs in a transaction
-LEAST_TURNS = 5
-PAUSE = 0.05
+TURNS = 8  # of the client in a row, beside the pass and without
+SETTLING = 0.3  # seconds: the pass's transaction ends
+PAUSE = 0.02
 COPIED = 5_000
 MEGA = 1_000_000
 # bytes of the tables' files; the sizes in `tables` are estimates
@@ -102,11 +104,8 @@ class _Soak:
         yield (0, *self._sizes(), 0, "-", *["-"] * 2 * len(self.acts))
         for number in range(1, self.scale.retention_rounds + 1):
             beside, without = {name: list[float]() for name in self.acts}, {name: list[float]() for name in self.acts}
-            kills, seconds = self._remove(number * self.scale.leaving, beside)
-            turns = 0
-            while self.added < self.scale.retained + number * self.scale.leaving or turns < LEAST_TURNS:
-                self._turn(without)
-                turns += 1
+            kills, seconds = self._remove(number * self.scale.leaving, beside, without)
+            self._add(self.scale.retained + number * self.scale.leaving - self.added)
             self._check(number * self.scale.leaving)
             yield (number, *self._sizes(), kills, seconds, *_compared(beside, without, median))
             for name in self.acts:
@@ -116,41 +115,49 @@ class _Soak:
         yield ("all, median", *blank, *_compared(self.beside, self.without, median))
         yield ("all, 95 %", *blank, *_compared(self.beside, self.without, lambda times: quantiles(times, n=20)[-1]))
 
-    def _remove(self, leaving: int, times: Times) -> tuple[int, float]:
+    def _remove(self, leaving: int, beside: Times, without: Times) -> tuple[int, float]:
         """Let runs leave until this number has left. Return the kills, and the seconds of the passes."""
         context, began_from = multiprocessing.get_context("spawn"), leaving - self.scale.leaving
         marks, kills, seconds = [began_from + share * self.scale.leaving for share in KILLED_AT], 0, 0.0
         before = BEGIN + leaving * self._step
         while True:
-            ready = context.Event()
-            arguments = (self.url, self.folder, before + YEAR, self.with_jobs, ready)
+            ready, may_go_on = context.Event(), context.Event()
+            arguments = (self.url, self.folder, before + YEAR, self.with_jobs, ready, may_go_on)
             process = context.Process(target=make_pass, args=arguments)
             process.start()
             ready.wait()
-            began, removed = perf_counter(), -1
+            removed = -1
             while process.is_alive() and not (marks and removed >= marks[0]):
-                self._turn(times)
+                may_go_on.set()
+                began = perf_counter()
+                self._turns(beside, process)
+                seconds += perf_counter() - began
                 removed = self._removed()
+                may_go_on.clear()
+                sleep(SETTLING)
+                self._turns(without, process)
             process.kill()
             process.join()
-            seconds += perf_counter() - began
             if process.exitcode == 0:
                 return kills, seconds
             if not marks or removed < marks.pop(0):
                 raise AssertionError(f"a pass ended with {process.exitcode}")
             kills += 1
 
-    def _turn(self, times: Times) -> None:
-        for name, act in self.acts.items():
-            began = perf_counter()
-            act()
-            times[name].append(1000 * (perf_counter() - began))
-        with self.database.transaction() as tx:
-            newest = tx.scalar(select(func.max(histories.c.id)))
-            for rows in (*CHILDREN, histories):
-                tx.execute(delete(rows).where(_run_id(rows) == newest))
-        self._add(AT_ONCE)
-        sleep(PAUSE)
+    def _turns(self, times: Times, process: BaseProcess) -> None:
+        """Measure the statements a few times, as long as there is a pass."""
+        for _ in range(TURNS):
+            spent = {name: 1000 * seconds_of(act) for name, act in self.acts.items()}
+            with self.database.transaction() as tx:
+                newest = tx.scalar(select(func.max(histories.c.id)))
+                for rows in (*CHILDREN, histories):
+                    tx.execute(delete(rows).where(_run_id(rows) == newest))
+            if not process.is_alive():
+                return
+            for name, milliseconds in spent.items():
+                times[name].append(milliseconds)
+            self._add(1)
+            sleep(PAUSE)
 
     def _insert(self) -> RunRecord:
         entry = Crawler(name="books", command=["true"])
@@ -199,6 +206,8 @@ class _Soak:
         return with_jobs
 
     def _add(self, count: int) -> None:
+        if count <= 0:
+            return
         first = self.first + self.added
         with self.database.transaction() as tx:
             self._copy(tx, first, count, BEGIN + self.added * self._step)
@@ -259,7 +268,20 @@ class _Soak:
         return counts[0], sum(counts), size / MEGA, sum(1 for _ in (self.folder / "files").iterdir())
 
 
-def make_pass(url: str, folder: Path, now: datetime, with_jobs: list[str], ready: Event) -> None:
+class _Held(threading.Event):
+    """Holds a pass between two transactions."""
+
+    def __init__(self, go_on: Event) -> None:
+        super().__init__()
+        self._go_on = go_on
+
+    def wait(self, timeout: float | None = None) -> bool:
+        is_set = super().wait(timeout)
+        self._go_on.wait()
+        return is_set
+
+
+def make_pass(url: str, folder: Path, now: datetime, with_jobs: list[str], ready: Event, go_on: Event) -> None:
     """Make a pass, in a process that is killed."""
     jobs = [ListedJob(uid, run_uid=uid, key=(0, 1), made_at=None) for uid in with_jobs]
     with closing(Database(url)) as database:
@@ -273,7 +295,7 @@ def make_pass(url: str, folder: Path, now: datetime, with_jobs: list[str], ready
             clock=lambda: now,
         )
         ready.set()
-        if retention.make_pass(Stop()) is None:
+        if retention.make_pass(_Held(go_on)) is None:
             raise AssertionError("another process has the claim")
 
 

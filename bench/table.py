@@ -31,8 +31,8 @@ class Scale:
     listed_runs: int = 100_000
     crawled: int = 500_000  # runs of 200 crawlers
     retained: int = 100_000  # ended runs
-    leaving: int = 5_000  # runs that become old in a round
-    retention_rounds: int = 6
+    leaving: int = 2_000  # runs that become old in a round
+    retention_rounds: int = 3
     big_run: int = 10_000  # tasks of a run beside a small run
     two_level_runs: int = 300
     chain: int = 50  # steps in a row
