@@ -1,15 +1,14 @@
-"""The commands that hold and end whole flows: pause, resume, stop, prune."""
+"""The commands that hold and end whole flows: pause, resume, stop."""
 
 import asyncio
 import shlex
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from crawler_lifecycle.cli.common import Duration, print_json, standard_options
+from crawler_lifecycle.cli.common import print_json, standard_options
 from crawler_lifecycle.cli.failures import INTERRUPTED
 from crawler_lifecycle.cli.flow_options import actor_option, flow_argument, on_record, open_commands, print_effect
 from crawler_lifecycle.domain.words import counted
@@ -127,22 +126,3 @@ async def _stop(
         print_json({"flow_id": row.id, "state": row.state})
     else:
         click.echo(f"flow {flow} is {row.state}: nothing of it runs any more")
-
-
-@click.command()
-@click.option("--older-than", type=Duration(), default=24 * 3600, help="Age since the end of the flow; default: 1d.")
-@standard_options
-def prune(older_than: int, state: Path | None, as_json: bool) -> None:
-    """Delete ended flows with their results. Runs stay, and open flows are never deleted.
-
-    \b
-    Examples:
-      crawlctl flow prune --older-than 30d
-    """
-    from crawler_lifecycle.domain.flows.pruning import Age
-
-    number = asyncio.run(open_commands(state).prune(Age() > timedelta(seconds=older_than)))
-    if as_json:
-        print_json({"deleted": number})
-    else:
-        click.echo(f"{counted(number, 'flow')} deleted")

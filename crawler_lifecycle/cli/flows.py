@@ -49,6 +49,5 @@ for command in (
     flow_holding.pause,
     flow_holding.resume,
     flow_holding.stop,
-    flow_holding.prune,
 ):
     flow.add_command(command)

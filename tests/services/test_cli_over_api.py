@@ -280,8 +280,8 @@ def test_a_flow_is_pushed_over_the_api(over_api: Cli, on_database: Cli, tmp_path
     result = over_api("flow", "push", str(file))
     assert (result.exit_code, "made with 1 job" in result.stdout) == (0, True), result.output
     assert "night" in on_database("flow", "list").stdout
-    prune = over_api("flow", "prune")
-    assert (prune.exit_code, "no equivalent for `flow prune`" in prune.stderr) == (2, True)
+    prune = over_api("prune")
+    assert (prune.exit_code, "no equivalent for `prune`" in prune.stderr) == (2, True)
 
 
 def test_crawlers_are_listed_with_hidden_values(database_url: str, tmp_path: Path) -> None:

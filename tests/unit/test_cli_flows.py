@@ -31,6 +31,7 @@ from crawler_lifecycle.contract.managers.records import ItemSums
 from crawler_lifecycle.domain.flows import words
 from crawler_lifecycle.domain.flows.ends import EndKind
 from crawler_lifecycle.flows import Workflow
+from crawler_lifecycle.ports import Delivery
 from crawler_lifecycle.services.embedded.plan import StepModules
 from tests.client.conftest import Hand
 from tests.commands import Crawlctl
@@ -61,7 +62,7 @@ nightly = (
 
 VERBS = (
     "push", "start", "check", "run", "list", "show", "jobs", "watch", "graph", "why", "add", "approve", "cancel",
-    "retry", "pause", "resume", "stop", "prune",
+    "retry", "pause", "resume", "stop",
 )  # fmt: skip
 
 
@@ -475,8 +476,12 @@ def test_a_watch_exits_by_the_outcome(pushed: Crawlctl, database: Database) -> N
 def test_prune(pushed: Crawlctl, database: Database) -> None:
     pushed("flow", "cancel", "nightly-1")
     hand(database).go_on()
-    assert lines(pushed, "prune") == ["0 flows deleted"]
-    assert said(pushed, "prune", "--older-than", "0s") == {"deleted": 1}
+    store = SqlStore(database)
+    (flow,) = store.flow_records.page(limit=9)
+    store.flow_ends.settle(flow.uid, 1, list(Delivery), {})
+    assert pushed("prune").stdout == "nothing removed\n", "the flow is younger than a year"
+    assert pushed("prune", "--flows-older-than", "0s", "--dry-run").stdout == "1 flows would be removed\n"
+    assert pushed("prune", "--flows-older-than", "0s").stdout == "1 flows removed\n"
     assert said(pushed, "list") == []
 
 
