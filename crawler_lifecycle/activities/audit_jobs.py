@@ -14,6 +14,7 @@ from crawler_lifecycle.contract.audits import AuditPage, AuditStep, Finding, Fin
 from crawler_lifecycle.domain.audit import jobs as rules
 from crawler_lifecycle.domain.audit.subjects import AuditedRun, AuditPatience, ListedJob
 from crawler_lifecycle.domain.looks import uids_of
+from crawler_lifecycle.errors import NotFound, Removed
 from crawler_lifecycle.ports import NO_UIDS, Cluster, Findings, Records, Tasks, Uids
 
 RUNS_IN_A_PAGE = 50  # runs per activity: every run costs a look, and its jobs may have to be ended
@@ -169,12 +170,25 @@ class JobAudit:
     ) -> Finding:
         """Return the finding for the run's jobs.
 
-        The run is unknown; or the jobs are later than the run's row, as in a database restored from a backup; or the
-        jobs are left over after the run's end.
+        The run is unknown, or removed by retention; or the jobs are later than the run's row, as in a database restored
+        from a backup; or the jobs are left over after the run's end.
         """
         if row is None:
+            removal = self._removal(run_uid)
+            if removal is not None:
+                return rules.removed_leftover(run_uid, removal, next_steps)
             return rules.unknown_job(run_uid, jobs, next_steps)
         attempts = self.records.attempts(row.run_id, [job.key[0] for job in jobs if job.key])
         if rules.is_older_than_jobs(row, jobs, attempts, self.patience):
             return rules.later_job(row, jobs, next_steps)
         return rules.leftover(row, next_steps)
+
+    def _removal(self, run_uid: str) -> str | None:
+        """Return when retention removed the run; None if it did not."""
+        try:
+            self.records.run_id(run_uid)
+        except Removed as removed:
+            return removed.message
+        except NotFound:
+            return None
+        return None

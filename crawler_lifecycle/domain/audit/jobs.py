@@ -65,6 +65,12 @@ def leftover(run: AuditedRun, needed: Mapping[JobKey, Step]) -> Finding:
     return run_finding(run, FindingKind.LEFTOVER_JOB, message)
 
 
+def removed_leftover(run_uid: str, removal: str, needed: Mapping[JobKey, Step]) -> Finding:
+    """Return the finding for jobs of a run that retention has removed, so that the run was over."""
+    message = f"{removal}, and {_summary(needed)}"
+    return Finding(kind=FindingKind.LEFTOVER_JOB, subject=run_uid, run_uid=run_uid, message=message)
+
+
 def unknown_job(run_uid: str, jobs: Sequence[ListedJob], needed: Mapping[JobKey, Step]) -> Finding:
     """Return the finding for jobs without their run in the database."""
     message = f"of run {run_uid}, which this database does not know: {_summary(needed)}"
