@@ -1,0 +1,64 @@
+"""Leftovers of removed runs: an audit ends their jobs, and nothing makes the runs again."""
+
+import pytest
+from sqlalchemy import func, select, update
+
+from crawler_lifecycle.adapters.sql.schema import histories
+from crawler_lifecycle.contract.audits import AuditPart, FindingKind
+from crawler_lifecycle.contract.states import ExportState, RunStatus
+from crawler_lifecycle.contract.steps.run import RunPlan
+from crawler_lifecycle.domain.looks import JobPhase
+from crawler_lifecycle.errors import NotFound, Removed
+from crawler_lifecycle.ports import Execution
+from crawler_lifecycle.retention.store import RetentionStore
+from tests.activities.auditing import audit, findings
+from tests.activities.test_audits import ended
+from tests.house import House
+from tests.retention.old_runs import CUTOFF, LONG_AGO, NOW
+from tests.waiting import until
+
+
+@pytest.fixture
+def gone(house: House) -> RunPlan:
+    """A removed run, whose job continues although the cluster's list did not have it at the removal."""
+    plan = ended(house, house.started("sleepy"))
+    until(lambda: phase(house, plan) is JobPhase.RUNNING, "the job to run")
+    with house.database.transaction() as tx:
+        tx.execute(update(histories).values(finished_at=LONG_AGO, export_state=ExportState.DONE))
+    assert RetentionStore(house.database).remove([plan.run.run_id], CUTOFF) == [plan.run.run_uid]
+    return plan
+
+
+def phase(house: House, plan: RunPlan) -> JobPhase | None:
+    job = house.bench.cluster.look(plan.run.run_uid).jobs.get((0, 1))
+    return job.phase if job else None
+
+
+def runs(house: House) -> int:
+    with house.database.read() as connection:
+        return connection.scalar(select(func.count()).select_from(histories)) or 0
+
+
+def test_a_job_of_a_removed_run_is_ended_as_a_leftover(house: House, gone: RunPlan) -> None:
+    page = audit(house, AuditPart.JOBS)
+    assert (page.found, page.acted) == ({FindingKind.LEFTOVER_JOB: 1}, 1)
+    (finding,) = findings(house)
+    assert (finding.subject, finding.problem) == (gone.run.run_uid, None)
+    assert "was removed by retention on" in finding.message
+    until(lambda: not audit(house, AuditPart.JOBS).found, "the job to be ended and removed")
+    assert phase(house, gone) is not JobPhase.RUNNING
+    assert runs(house) == 0
+
+
+def test_a_workflow_of_a_removed_run_makes_no_run(house: House, gone: RunPlan) -> None:
+    """Someone resumes the run, or a late execution continues: it learns of the removal, and writes nothing."""
+    execution = Execution("crawl-late", "late", NOW)
+    for act in (house.store.runs.take_over, house.store.runs.reopen):
+        with pytest.raises(Removed, match="removed by retention on"):
+            act(gone.run.run_id, execution)
+    with pytest.raises(NotFound):
+        house.store.runs.close(gone.run, RunStatus.COMPLETED, "all_succeeded")
+    for part in (AuditPart.RUNS, AuditPart.HANDOVERS):
+        page = audit(house, part)
+        assert (page.found, page.acted, page.problem) == ({}, 0, None)
+    assert runs(house) == 0
