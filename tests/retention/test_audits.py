@@ -9,7 +9,7 @@ from crawler_lifecycle.contract.states import ExportState, RunStatus
 from crawler_lifecycle.contract.steps.run import RunPlan
 from crawler_lifecycle.domain.looks import JobPhase
 from crawler_lifecycle.errors import NotFound, Removed
-from crawler_lifecycle.ports import Execution
+from crawler_lifecycle.ports import SupervisorExecution
 from crawler_lifecycle.retention.store import RetentionStore
 from tests.activities.auditing import audit, findings
 from tests.activities.test_audits import ended
@@ -52,7 +52,7 @@ def test_a_job_of_a_removed_run_is_ended_as_a_leftover(house: House, gone: RunPl
 
 def test_a_workflow_of_a_removed_run_makes_no_run(house: House, gone: RunPlan) -> None:
     """Someone resumes the run, or a late execution continues: it learns of the removal, and writes nothing."""
-    execution = Execution("crawl-late", "late", NOW)
+    execution = SupervisorExecution("crawl-late", "late", NOW)
     for act in (house.store.runs.take_over, house.store.runs.reopen):
         with pytest.raises(Removed, match="removed by retention on"):
             act(gone.run.run_id, execution)
