@@ -1,6 +1,6 @@
-"""Passes of retention beside other statements, with kills: rows, bytes and times have to stay as they are.
+"""Retention passes beside a client's statements, with kills: rows, bytes and times have to stay constant.
 
-Ended runs are spread evenly over a year, each with three tasks and a folder. In a round the clock of the passes
+Ended runs are spread evenly over a year, each with three tasks and a folder. In a round the passes' clock
 advances, and the oldest runs become old. A process removes them and is killed several times, and as many new runs are
 added. Meanwhile a client measures its statements, in turns beside the pass and while the pass is held between two
 transactions. The benchmark fails unless exactly the old runs have left, and all pending runs have stayed.
@@ -51,17 +51,17 @@ from tests.databases import create_database, ref_to, running_mariadb
 TASKS = 3
 LOG_TAIL = "x" * 400
 YEAR = timedelta(days=365)
-BEGIN = datetime(2024, 1, 1, tzinfo=UTC)  # the end of the first run that leaves
+BEGIN = datetime(2024, 1, 1, tzinfo=UTC)  # the first leaving run's end
 LONG_AGO = BEGIN - YEAR
 PENDING = 100  # runs from long ago
 CAUSES = (Hold.FOREIGN, Hold.EXPORT, Hold.FINDING, Hold.JOB, None)  # None: the run is open
-KILLED_AT = (0.25, 0.5, 0.75, 1.0)  # shares of the old runs without rows; at 1, folders are left
-TURNS = 8  # of the client in a row, beside the pass and without
+KILLED_AT = (0.25, 0.5, 0.75, 1.0)  # removed shares; at 1, folders are left
+TURNS = 8  # in a row, beside the pass and without
 SETTLING = 0.3  # seconds: the pass's transaction ends
 PAUSE = 0.02
 COPIED = 5_000
 MEGA = 1_000_000
-# bytes of the tables' files; the sizes in `tables` are estimates
+# the tables' files, in bytes; the sizes in `tables` are estimates
 FILE_SIZE = "SELECT SUM(FILE_SIZE) FROM information_schema.INNODB_SYS_TABLESPACES WHERE NAME LIKE 'crawler/%'"
 Times = dict[str, list[float]]
 
@@ -116,7 +116,7 @@ class _Soak:
         yield ("all, 95 %", *blank, *_compared(self.beside, self.without, lambda times: quantiles(times, n=20)[-1]))
 
     def _remove(self, leaving: int, beside: Times, without: Times) -> tuple[int, float]:
-        """Let runs leave until this number has left. Return the kills, and the seconds of the passes."""
+        """Let runs leave until `leaving` runs have left. Return the kills, and the passes' seconds."""
         context, began_from = multiprocessing.get_context("spawn"), leaving - self.scale.leaving
         marks, kills, seconds = [began_from + share * self.scale.leaving for share in KILLED_AT], 0, 0.0
         before = BEGIN + leaving * self._step
@@ -169,7 +169,7 @@ class _Soak:
         return YEAR / self.scale.retained
 
     def _template(self) -> RunRecord:
-        """Make the run whose rows all other runs copy."""
+        """Make the template for all runs."""
         run = self.store.runs.mark_started(ref_to(self._insert()))
         end_tasks(self.database, run, [None] * TASKS)
         event = event_of(run)
@@ -182,7 +182,7 @@ class _Soak:
         return run
 
     def _pending(self) -> list[str]:
-        """Add runs that ended long ago and have to stay. Return the run_uids of those with a job."""
+        """Add old pending runs. Return the run_uids with a job."""
         first, with_jobs = self.template.run_id + 1, list[str]()
         with self.database.transaction() as tx:
             self._copy(tx, first, PENDING, LONG_AGO)
@@ -282,7 +282,7 @@ class _Held(threading.Event):
 
 
 def make_pass(url: str, folder: Path, now: datetime, with_jobs: list[str], ready: Event, go_on: Event) -> None:
-    """Make a pass, in a process that is killed."""
+    """Make a pass in a process with kills."""
     jobs = [ListedJob(uid, run_uid=uid, key=(0, 1), made_at=None) for uid in with_jobs]
     with closing(Database(url)) as database:
         retention = Retention(
