@@ -32,7 +32,7 @@ from crawler_lifecycle.bootstrap.parts import Parts
 from crawler_lifecycle.bootstrap.steps import activities_of
 from crawler_lifecycle.control.engine import Engine
 from crawler_lifecycle.control.installation import environment_for_child
-from crawler_lifecycle.domain.naming import managers_queue, steps_queue
+from crawler_lifecycle.domain.naming import managers_queue, own_queue, steps_queue
 from crawler_lifecycle.errors import NotReady
 from crawler_lifecycle.services import health, process
 from crawler_lifecycle.services.flows.clients import StepClients
@@ -47,6 +47,7 @@ from crawler_lifecycle.services.hiding import hide_process
 from crawler_lifecycle.workflows.plugin import LifecyclePlugin
 
 log = logging.getLogger("workers.flows")
+OWN_HOST = "CRAWLER_FLOWS__OWN_HOST"
 DEFAULT_QUEUE = "default"
 WAITING_MANAGERS = 10  # managers waiting for a slot in a host
 IMPORT_PAUSE = 5.0  # seconds between imports of a broken module
@@ -66,6 +67,8 @@ def main() -> None:
     if arguments.end_with_parent:
         end_with_parent(signal.SIGTERM)
     take_stack()
+    if arguments.flow:
+        os.environ[OWN_HOST] = arguments.flow  # also for the flows that its steps push
     try:
         modules = load(arguments.modules, arguments.folder or (None if sys.flags.safe_path else Path.cwd()))
     except NotReady as error:
@@ -97,7 +100,7 @@ async def serve(modules: Modules, queues: Sequence[str], parts: Parts, stopped: 
     needs = health.needs_of(parts, writes=False, temporal=engine.ping, slots=host.slots.check)
     task_queues = {
         steps_queue(settings.worker.task_queue, f"{name}|{module}|"): suppliers
-        for queue in queues
+        for queue in (own_queue(queue, settings.flows.own_host) for queue in queues)
         for module in modules.names
         for name, suppliers in ((queue, for_steps(host)), (managers_queue(queue), for_managers(host)))
     }
@@ -193,6 +196,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m workers.flows", description="Run the steps in modules for flows.")
     parser.add_argument("modules", metavar="MODULE", nargs="+", help="module such as my_project.flows, or a .py file")
     parser.add_argument("--queue", action="append", metavar="NAME", help="queue of steps; default: default")
+    parser.add_argument(
+        "--flow", metavar="ID", help="run only the steps of this flow, which `crawlctl flow run` started"
+    )
     parser.add_argument("--end-with-parent", action="store_true", help="end when the parent process ends (Linux)")
     parser.add_argument("--folder", type=Path, help="further folder to search for modules, before all others")
     return parser

@@ -4,7 +4,7 @@ import asyncio
 import shlex
 import signal
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,8 +24,8 @@ from crawler_lifecycle.cli.failures import INTERRUPTED, NOT_COMPLETED, OK
 from crawler_lifecycle.cli.flow_options import arguments_argument, file_argument, on_record, workflow_option
 from crawler_lifecycle.cli.remote.choice import refuse_api
 from crawler_lifecycle.cli.up import catalogue_file
-from crawler_lifecycle.domain.flows.words import HOST
 from crawler_lifecycle.domain.words import counted
+from crawler_lifecycle.errors import NotFound
 
 STDOUT, STDERR = 1, 2  # file descriptors
 
@@ -150,35 +150,37 @@ async def _beside_a_stack(
     from crawler_lifecycle.services.embedded.stack import hosted
 
     control = open_control(state)
+    own_host = await control.context.database(lambda _: own_host_of(control, definition))
+    hosting = replace(steps, own_host=own_host)
 
     async def work() -> int:
-        await say_others(control, steps, ending)
-        host = hosted(steps, control, environment_for_child(state), ending.say) if steps.targets else nullcontext()
-        async with host:
+        if not hosting.targets:
             return await _run(control, definition, ending)
+        if not hosting.own_host:
+            ending.say(f"flow {definition.id} was pushed for all hosts: this host also runs the other flows' steps")
+        async with hosted(hosting, control, environment_for_child(state), ending.say):
+            return await _run(control, definition, ending, hosting.own_host)
 
     try:
         return await until_interrupted(work(), lambda: None)
     except Interrupted as interrupted:
         flow = shlex.quote(definition.id)
         click.echo(f"\nflow {definition.id} continues: crawlctl flow watch {flow}", err=True)
-        if steps.targets:
-            click.echo(f"its steps wait for a host: python -m workers.flows {shlex.join(steps.targets)}", err=True)
+        if hosting.targets:
+            options = ["--flow", hosting.own_host] if hosting.own_host else []
+            click.echo(f"its steps wait for a host: {_command([*hosting.targets, *options])}", err=True)
         return _status_of(interrupted.number)
 
 
-async def say_others(control: "Control", steps: "StepModules", ending: "FlowOutput") -> None:
-    """Name the other flows that wait for a host of the same modules: this host executes their steps, too."""
-    from crawler_lifecycle.contract.flows.states import FlowState
-    from crawler_lifecycle.services.flows.modules import name_of
+def own_host_of(control: "Control", definition: "FlowDefinition") -> str:
+    """Return the name of the flow's hosts: a new flow has a host of its own. A stored flow keeps its hosts."""
+    with suppress(NotFound):
+        return control.flows.row(definition.id)[1].own_host
+    return definition.id
 
-    modules = {f"{HOST}:{name_of(target)}" for target in steps.targets}
-    flows = await control.context.database(lambda _: control.flows.list(states=[FlowState.EXECUTING]))
-    for flow in flows:
-        if modules & set(flow.waits_for):
-            ending.say(
-                f"flow {flow.id} waits for a host of the same module, and is executed, too, until this flow ends"
-            )
+
+def _command(arguments: Sequence[str]) -> str:
+    return f"python -m workers.flows {shlex.join(arguments)}"
 
 
 async def _in_a_temporary_stack(
@@ -212,14 +214,14 @@ async def _alone(stack: "Stack", definition: "FlowDefinition", ending: FlowOutpu
         return _status_of(interrupted.number)
 
 
-async def _run(control: "Control", definition: "FlowDefinition", ending: FlowOutput) -> int:
+async def _run(control: "Control", definition: "FlowDefinition", ending: FlowOutput, own_host: str = "") -> int:
     """Push the flow, follow the flow to its end, print the end, and return the exit status."""
     from crawler_lifecycle.cli.flow_ends import FlowReport, end_lines, until_paused
     from crawler_lifecycle.cli.flow_watching import follow_quietly, show_changes
     from crawler_lifecycle.contract.flows.requests import PushFlow
     from crawler_lifecycle.control.flows.following import follow
 
-    answer = await control.flows.push(PushFlow(definition=definition, **on_record(None)))
+    answer = await control.flows.push(PushFlow(definition=definition, own_host=own_host, **on_record(None)))
     ending.say(_announcement(answer, definition))
     changes = follow(control.context, definition.id)
     if ending.is_alone:

@@ -48,6 +48,11 @@ class ControlContext:
         return cls.for_installation(locate(state))
 
     @property
+    def own_host(self) -> str:
+        """Return the name of the hosts for the flows that this process pushes; empty: all hosts."""
+        return self.installation.settings.flows.own_host
+
+    @property
     def store(self) -> "SqlStore":
         """Return the database. The lock keeps the first calls of several threads from opening several databases."""
         with self._opening:

@@ -1,6 +1,7 @@
 """Names and ids of jobs, events, archives and workflows. Every caller computes the same name on every try."""
 
 import re
+import shlex
 from typing import TYPE_CHECKING
 from uuid import UUID, uuid5
 
@@ -17,6 +18,7 @@ EXPORT_WORKFLOW = "RunExportWorkflow"
 AUDIT_WORKFLOW = "AuditWorkflow"
 FLOW_WORKFLOW = "FlowWorkflow"
 SCHEDULED_FLOW_WORKFLOW = "ScheduledFlowWorkflow"
+OWN = "@flow:"  # between a queue and the flow whose hosts alone have the queue
 
 
 def checked_uid(run_uid: str) -> str:
@@ -81,7 +83,25 @@ def managers_queue(queue: str) -> str:
     return f"{queue}@managers"
 
 
+def own_queue(queue: str, own_host: str) -> str:
+    """Return the queue of steps for the hosts of a single flow; without an own host, the queue itself."""
+    return f"{queue}{OWN}{own_host}" if own_host else queue
+
+
+def route_parts(route: str) -> tuple[str, str, str]:
+    """Return a step's queue, module and function."""
+    queue, module, function = route.rsplit("|", 2)
+    return queue, module, function
+
+
+def host_of(route: str) -> str:
+    """Return the arguments of the command that starts a host for the route."""
+    queue, module, _ = route_parts(route)
+    own_host = queue.removesuffix(managers_queue("")).partition(OWN)[2]
+    return f"{module} --flow {shlex.quote(own_host)}" if own_host else module
+
+
 def steps_queue(task_queue: str, route: str) -> str:
     """Return the task queue for a step's route: its queue and module. A host polls the queues of its own modules."""
-    queue, module, _ = route.split("|")
+    queue, module, _ = route_parts(route)
     return f"{task_queue}-steps-{queue}-{module}"

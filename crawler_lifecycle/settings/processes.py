@@ -111,6 +111,9 @@ class WorkerSettings(BaseModel):
 
 
 class FlowSettings(BaseModel):
+    own_host: str = Field(
+        default="", description="flow whose steps alone this host runs, and those of flows that they push; none: all"
+    )
     slots: int = Field(default=20, ge=1, description="number of steps that a host of steps runs at once")
     manager_slots: int = Field(
         default=50, ge=1, description="number of crawl managers that a host of steps runs beside its steps"

@@ -60,6 +60,8 @@ class _MemoryControl:
 
 
 class _MemoryContext:
+    own_host = ""
+
     def __init__(self, ledger: MemoryLedger) -> None:
         self.store = SimpleNamespace(flow_doors=ledger, flow_records=ledger, manager_doors=_NoManagers())
 

@@ -45,6 +45,15 @@ def sleeps(context: Context) -> None:
     time.sleep(120)
 
 
+async def pushes() -> str:
+    child = Workflow("child", id="child").add_approval("go").add_cascade("after", approved, deps="go")
+    return await child.push()
+
+
+def approved(context: Context) -> str:
+    return "approved"
+
+
 def flow() -> Workflow:
     return (
         Workflow("doubles")
@@ -56,6 +65,7 @@ def flow() -> Workflow:
 
 failing = Workflow("failing", id="failing").add_cascade("bad", fails).add_cascade("after", total, deps="bad")
 long = Workflow("long", id="long").add_cascade("sleeps", sleeps)
+parent = Workflow("parent", id="parent").add("pushes", pushes)
 """
 PROGRAM = """
 import asyncio
@@ -179,9 +189,13 @@ async def test_the_graph_over_the_bookshop_runs_to_its_end_with_its_picture(home
 async def test_beside_a_stack_the_outcome_is_the_exit_status(home: Path) -> None:
     state = home / "state"
     async with up(state):
+        _, answer = await ask(state, "flow", "push", "graph.py", "--flow", "failing")
+        assert answer["created"]
         status, end = await ask(state, "flow", "run", "graph.py", "--flow", "flow")
         assert (status, end["status"]["state"], end["failed"]) == (0, "completed", [])
         assert end["results"]["total"] == 15
+        _, jobs = await ask(state, "flow", "jobs", "failing")
+        assert [(job["path"], job["attempt"]) for job in jobs] == [("bad", 0), ("after", 0)]  # not this command's flow
         status, end = await ask(state, "flow", "run", "graph.py", "--flow", "failing")
         assert (status, end["status"]["state"]) == (5, "discarded")
         assert {job["path"]: job["state"] for job in end["failed"]} == {"bad": "discarded", "after": "cancelled"}
@@ -196,10 +210,32 @@ async def test_beside_a_stack_the_outcome_is_the_exit_status(home: Path) -> None
                 assert await command.end(number) == (130 if number is signal.SIGINT else -number)
             if number is signal.SIGINT:
                 assert "flow long continues: crawlctl flow watch long" in command.output
-                assert f"its steps wait for a host: python -m workers.flows {home / 'graph.py'}" in command.output
+                waits = f"its steps wait for a host: python -m workers.flows {home / 'graph.py'} --flow long"
+                assert waits in command.output
             await eventually(lambda: not hosts(home) or None, "no host is left")
         _, stopped = await ask(state, "flow", "stop", "long")
         assert stopped["count"] == 1
+
+
+async def test_the_host_after_an_interruption_has_the_flow_and_the_flows_that_it_pushes(home: Path) -> None:
+    state = home / "state"
+    async with up(state):
+        async with crawlctl(home, "flow", "run", "graph.py", "--flow", "parent", "--state", str(state)) as command:
+            assert await command.end(patience=60) == 0, command.output
+        await ask(state, "flow", "approve", "child", "go")
+        async with asyncio.timeout(60):
+            while (why := (await ask(state, "flow", "why", "child", "after"))[1])["state"] == "suspended":
+                await asyncio.sleep(0.2)
+        assert why["cause"] == "host:graph --flow parent"
+        host = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "workers.flows", "graph.py", "--flow", "parent"),
+            cwd=home,
+            env=environment(home, {"CRAWLER_STATE": str(state)}),
+        )
+        async with crawlctl(home, "flow", "watch", "child", "--state", str(state)) as command:
+            assert await command.end() == 0, command.output
+        host.terminate()
+        assert await host.wait() == 0
 
 
 async def test_an_authors_file_is_a_program(home: Path) -> None:

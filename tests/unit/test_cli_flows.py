@@ -1,6 +1,5 @@
 """Flows by `crawlctl`, on a database, with Temporal away."""
 
-import asyncio
 import json
 import sys
 from collections.abc import Iterator
@@ -19,20 +18,20 @@ from crawler_lifecycle.cli import flow_checking, flow_holding, flow_running
 from crawler_lifecycle.cli.common import open_control
 from crawler_lifecycle.cli.flow_lines import list_lines
 from crawler_lifecycle.cli.flow_options import print_effect
-from crawler_lifecycle.cli.flow_running import FlowOutput, say_others
+from crawler_lifecycle.cli.flow_running import own_host_of
 from crawler_lifecycle.cli.flows import flow as group
 from crawler_lifecycle.cli.remote.flows import RemoteFlows
 from crawler_lifecycle.client.http import Api
 from crawler_lifecycle.contract.flows.answers import FlowSummary
 from crawler_lifecycle.contract.flows.definition import FlowDefinition
-from crawler_lifecycle.contract.flows.requests import PushFlow
+from crawler_lifecycle.contract.flows.requests import AppendMembers, PushFlow
 from crawler_lifecycle.contract.flows.states import FlowIntent, FlowState
 from crawler_lifecycle.contract.managers.records import ItemSums
 from crawler_lifecycle.domain.flows import words
 from crawler_lifecycle.domain.flows.ends import EndKind
 from crawler_lifecycle.flows import Workflow
+from crawler_lifecycle.flows.building import fragment_of
 from crawler_lifecycle.ports import Delivery
-from crawler_lifecycle.services.embedded.plan import StepModules
 from tests.client.conftest import Hand
 from tests.commands import Crawlctl
 from tests.unit.flows.work import plain
@@ -145,7 +144,7 @@ def test_a_run_refuses_unknown_crawlers_before_it_starts(
     """The flow was pushed, and discarded a moment later."""
     begun: list[str] = []
 
-    async def begin(_: StepModules, definition: FlowDefinition, *__: object) -> int:
+    async def begin(_: object, definition: FlowDefinition, *__: object) -> int:
         begun.append(definition.id)
         return 0
 
@@ -531,22 +530,27 @@ def test_a_list_marks_failures_of_managers_and_names_waits() -> None:
     assert waits.endswith("  a decision about go, a host of my_project.flows")
 
 
-def test_a_run_names_other_flows_that_its_host_executes(
-    pushed: Crawlctl,
-    database: Database,
-    state: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+def waits_of(crawlctl: Crawlctl, flow: str) -> list[str]:
+    (found,) = [each for each in said(crawlctl, "list") if each["id"] == flow]
+    return list(found["waits_for"])
+
+
+def test_a_run_has_hosts_of_its_own_for_new_flows_alone(
+    pushed: Crawlctl, database: Database, state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("forgotten", "paused"):
-        SqlStore(database).flow_doors.push(PushFlow(definition=Workflow(id=name).add("a", plain).definition()))
-    assert said(pushed, "pause", "paused")["changed"]
     monkeypatch.setattr(words, "HOST_PATIENCE", timedelta(seconds=-1))
-    ending = FlowOutput(Path("graph.py"), graph=False, as_json=False)
-    for module in ("another", plain.__module__):
-        asyncio.run(say_others(open_control(state), StepModules((module,)), ending))
-    (line,) = capsys.readouterr().out.splitlines()
-    assert line == "flow forgotten waits for a host of the same module, and is executed, too, until this flow ends"
+    doors, control = SqlStore(database).flow_doors, open_control(state)
+    new = Workflow(id="new").add("a", plain).definition()
+    assert own_host_of(control, new) == "new"
+    doors.push(PushFlow(definition=new, own_host="parent"))
+    doors.push(PushFlow(definition=new))  # a later push, such as `flow push`, leaves the flow its hosts
+    doors.append("new", AppendMembers(key="k", fragment=fragment_of(Workflow().add("b", plain))))
+    assert own_host_of(control, new) == "parent"
+    assert waits_of(pushed, "new") == [f"host:{plain.__module__} --flow parent"]
+    shared = Workflow(id="shared").add("a", plain).definition()
+    doors.push(PushFlow(definition=shared))
+    assert own_host_of(control, shared) == ""
+    assert waits_of(pushed, "shared") == [f"host:{plain.__module__}"]
 
 
 def test_a_remote_list_reads_no_further_than_its_limit() -> None:

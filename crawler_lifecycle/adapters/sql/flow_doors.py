@@ -48,7 +48,7 @@ class FlowAdditions(OnDoors):
             check_crawl(member)
         new = None
         if self._find(definition.id) is None:  # a new flow is computed before SQLite's only write lock is taken
-            new = merging.push(merging.new_ledger(definition), definition, self._db.clock())
+            new = merging.push(merging.new_ledger(definition, request.own_host), definition, self._db.clock())
         try:
             return self._push(request, new)
         except Conflict:  # another push may have inserted the flow at the same moment
@@ -74,7 +74,7 @@ class FlowAdditions(OnDoors):
     def _insert(self, tx: Connection, request: PushFlow) -> str:
         """Insert the flow's row, without members. Return the flow's uid."""
         definition, now, uid = request.definition, self._db.clock(), str(uuid4())
-        row = merging.new_ledger(definition).flow
+        row = merging.new_ledger(definition, request.own_host).flow
         values = {
             **{name: getattr(row, name) for name in FLOW_FIELDS},
             "uid": uid,

@@ -24,6 +24,7 @@ from crawler_lifecycle.domain.flows import words
 from crawler_lifecycle.domain.flows.crawls import as_end
 from crawler_lifecycle.domain.flows.rows import FlowRow, MemberKind
 from crawler_lifecycle.domain.flows.words import FAILURES_SHOWN, HOST_PATIENCE
+from crawler_lifecycle.domain.naming import host_of
 from crawler_lifecycle.ports import (
     AttemptRecord,
     FlowFigures,
@@ -286,5 +287,5 @@ def flow_waits(connection: Connection, heads: Sequence[Row[Any]], now: datetime)
         if kind is MemberKind.APPROVAL:
             waits[flow] = (*waits.get(flow, ()), f"{words.APPROVAL}:{path}")
         elif flow not in under_way and is_open[flow] == FlowIntent.RUN:
-            waits[flow] = (*waits.get(flow, ()), f"{words.HOST}:{route.split('|')[1]}")
+            waits[flow] = (*waits.get(flow, ()), f"{words.HOST}:{host_of(route)}")
     return waits

@@ -42,6 +42,7 @@ flows = sa.Table(
     sa.Column("fingerprint", sa.String(64), nullable=False),  # in the context
     sa.Column("ignore_cancelled", sa.Boolean, nullable=False),
     sa.Column("ignore_discarded", sa.Boolean, nullable=False),
+    sa.Column("own_host", sa.String(128), nullable=False),  # empty: all hosts
     sa.Column("last_member", sa.Integer, nullable=False),  # highest number ever used
     sa.Column("last_group", sa.Integer, nullable=False),
     sa.Column("door", sa.Integer, nullable=False),
@@ -113,7 +114,7 @@ flow_members = sa.Table(
     sa.Column("retry", JsonModel(RetryPolicy), nullable=False),
     sa.Column("priority", sa.Integer, nullable=False),
     sa.Column("ready", stored_enum(Ready), nullable=False),
-    sa.Column("route", sa.String(700), nullable=False),  # queue and function of a step
+    sa.Column("route", sa.String(800), nullable=False),  # queue and function of a step
     sa.Column("start_at", UtcDateTime),
     sa.Column("timeout_seconds", sa.Double),
     sa.Column("fingerprint", sa.String(64), nullable=False),

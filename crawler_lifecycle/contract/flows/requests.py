@@ -36,6 +36,9 @@ class PushFlow(FlowRequest):
     """Store a flow, or update the flow with its id."""
 
     definition: FlowDefinition
+    own_host: Annotated[str, Field(max_length=LONGEST_NAME)] = Field(
+        default="", description="name of the only hosts for a new flow's steps; empty: all hosts of their modules"
+    )
 
 
 class AppendMembers(FlowRequest):

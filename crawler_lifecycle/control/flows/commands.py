@@ -52,7 +52,12 @@ class FlowCommands(FlowReader):
         self._engine = engine
 
     async def push(self, request: PushFlow) -> FlowAnswer:
-        """Store a flow, or update the flow with its id. The whole request is stored, or nothing."""
+        """Store a flow, or update the flow with its id. The whole request is stored, or nothing.
+
+        A flow that is pushed by a step has the hosts of the step's flow.
+        """
+        own_host = request.own_host or self._context.own_host
+        request = request.model_copy(update={"own_host": own_host})
         return await self._do(lambda doors: doors.push(request))
 
     async def start_manager(self, request: StartManager) -> FlowAnswer:

@@ -14,7 +14,7 @@ from crawler_lifecycle.contract.flows.needs import Need
 from crawler_lifecycle.contract.flows.states import Ready
 from crawler_lifecycle.contract.flows.work import ApprovalWork, CallForm, CrawlWork, StepWork
 from crawler_lifecycle.domain.flows.rows import GroupRow, Ledger, MemberKind, MemberRow, NeedRow, Target
-from crawler_lifecycle.domain.naming import managers_queue
+from crawler_lifecycle.domain.naming import managers_queue, own_queue
 from crawler_lifecycle.domain.near_names import did_you_mean
 from crawler_lifecycle.errors import BadInput
 
@@ -30,16 +30,18 @@ def fingerprint(model: BaseModel | Mapping[str, object] | None) -> str:
 
 @dataclass(slots=True)
 class Numbers:
-    """Numbers of members and groups by path, with numbers for new paths."""
+    """Numbers of members and groups by path, with numbers for new paths, and the flow's own host."""
 
     members: dict[str, int]
     groups: dict[str, int]
     next_member: int
     next_group: int
+    own_host: str
 
     @classmethod
     def from_ledger(cls, ledger: Ledger) -> "Numbers":
-        return cls(ledger.paths_of_members(), ledger.paths_of_groups(), ledger.last_member + 1, ledger.last_group + 1)
+        members, groups = ledger.paths_of_members(), ledger.paths_of_groups()
+        return cls(members, groups, ledger.last_member + 1, ledger.last_group + 1, ledger.flow.own_host)
 
     def add(self, fragment: Fragment) -> None:
         for group in fragment.groups:
@@ -123,19 +125,20 @@ def member_row(member: MemberDefinition, numbers: Numbers, at: datetime) -> Memb
         start_at=max(filter(None, (member.start_at, delay)), default=None),
         timeout_seconds=work.timeout_seconds if isinstance(work, ApprovalWork) else None,
         fingerprint=fingerprint(member),
-        route=route_of(work) if isinstance(work, StepWork) else "",
+        route=route_of(work, numbers.own_host) if isinstance(work, StepWork) else "",
         ready=work.ready if isinstance(work, CrawlWork) else Ready.ENDED,
         since=at,
     )
 
 
-def route_of(work: StepWork) -> str:
+def route_of(work: StepWork, own_host: str) -> str:
     """Return the way to a host for the step: its queue, module and function.
 
     Managers have queues of their own: a host that is busy with steps still takes managers, and conversely.
     """
     module, function = work.function.split(":")
-    queue = managers_queue(work.queue) if work.form is CallForm.MANAGER else work.queue
+    queue = own_queue(work.queue, own_host)
+    queue = managers_queue(queue) if work.form is CallForm.MANAGER else queue
     return f"{queue}|{module}|{function}"
 
 

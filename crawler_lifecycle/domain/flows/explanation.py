@@ -13,6 +13,7 @@ from crawler_lifecycle.domain.flows.planner import Planner
 from crawler_lifecycle.domain.flows.rows import Ledger, MemberKind, MemberRow
 from crawler_lifecycle.domain.flows.turns import MOST_CRAWLS
 from crawler_lifecycle.domain.flows.wiring import ignored_by
+from crawler_lifecycle.domain.naming import host_of
 
 MOST_BLOCKERS = 5  # in an explanation for a member; further blockers are counted
 MOST_LINES = 50  # in the whole explanation
@@ -83,7 +84,8 @@ def _reason_and_settling(row: MemberRow) -> str | None:
     """Return the reason for the end of a member whose attempt has not ended, with the wait for the attempt."""
     if not row.route:
         return row.reason  # a crawl is explained by its run
-    settling = f"{words.SETTLING}: a host of {_module(row)} has to end its attempt (`crawlctl up --flows FILE`)"
+    host = host_of(row.route)
+    settling = f"{words.SETTLING}: a host has to end its attempt (python -m workers.flows {host})"
     return f"{row.reason}, {settling}" if row.reason else settling
 
 
@@ -116,18 +118,12 @@ def _may_be_held_back(ledger: Ledger, row: MemberRow) -> bool:
 
 
 def _cause_to_start(row: MemberRow) -> str:
-    return f"{words.HOST}:{_module(row)}" if row.route else words.START
+    return f"{words.HOST}:{host_of(row.route)}" if row.route else words.START
 
 
 def with_silent_host(row: MemberRow) -> MemberRow:
     """Return the row for a step under way whose host gives no sign of life."""
-    return row._replace(cause=f"{words.SILENT_HOST}:{_module(row)}")
-
-
-def _module(row: MemberRow) -> str:
-    """Return the module with the step's function."""
-    _, module, _ = row.route.split("|")
-    return module
+    return row._replace(cause=f"{words.SILENT_HOST}:{host_of(row.route)}")
 
 
 def _blockers(planner: Planner, row: MemberRow) -> Iterator[int]:

@@ -19,6 +19,7 @@ from crawler_lifecycle.domain.flows.checking import check_fragment, check_whole
 from crawler_lifecycle.domain.flows.compiling import Numbers, fingerprint, group_row, member_row, route_of, within
 from crawler_lifecycle.domain.flows.rows import FlowRow, GroupRow, Ledger, MemberRow, ancestors
 from crawler_lifecycle.domain.flows.standing import standing
+from crawler_lifecycle.domain.naming import route_parts
 from crawler_lifecycle.errors import BadInput, Conflict, Fenced, NotFound
 
 
@@ -47,9 +48,9 @@ class Merged:
             ledger.keys.add(self.key)
 
 
-def new_ledger(definition: FlowDefinition) -> Ledger:
+def new_ledger(definition: FlowDefinition, own_host: str = "") -> Ledger:
     """Return a flow's ledger before the first push."""
-    return Ledger(_flow_row(definition))
+    return Ledger(_flow_row(definition, own_host))
 
 
 def push(ledger: Ledger, definition: FlowDefinition, at: datetime) -> Merged:
@@ -191,7 +192,7 @@ def _has_started(row: MemberRow) -> bool:
 def _refuse_another_manager(flow: FlowRow, known: MemberRow, member: MemberDefinition) -> None:
     """Refuse a second start with another request, also before a host has begun the manager."""
     if isinstance(member.work, StepWork) and member.work.is_manager:
-        difference = _difference(known.route, route_of(member.work))
+        difference = _difference(known.route, route_of(member.work, flow.own_host))
         raise Conflict(
             f"flow {flow.id!r} has a crawl manager with {difference}: "
             "start the manager again with the same, or under another flow id"
@@ -200,8 +201,8 @@ def _refuse_another_manager(flow: FlowRow, known: MemberRow, member: MemberDefin
 
 def _difference(known: str, new: str) -> str:
     """Return the difference between two managers by their routes: queue, module and class."""
-    queue, _, function = known.partition("|")
-    new_queue, _, new_function = new.partition("|")
+    queue, *function = route_parts(known)
+    new_queue, *new_function = route_parts(new)
     names = [
         "another class" if function != new_function else "",
         "another queue" if queue != new_queue else "",
@@ -243,7 +244,7 @@ def _graft_of(ledger: Ledger, request: GraftMembers) -> GroupRow:
     return group
 
 
-def _flow_row(definition: FlowDefinition) -> FlowRow:
+def _flow_row(definition: FlowDefinition, own_host: str) -> FlowRow:
     return FlowRow(
         definition.id,
         definition.name,
@@ -251,6 +252,7 @@ def _flow_row(definition: FlowDefinition) -> FlowRow:
         fingerprint=fingerprint(definition.context),
         ignore_cancelled=definition.ignore_cancelled,
         ignore_discarded=definition.ignore_discarded,
+        own_host=own_host,
     )
 
 

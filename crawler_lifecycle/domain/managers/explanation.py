@@ -56,19 +56,22 @@ def _cause_of_manager(manager: ManagerStatus, member: Why, intent: FlowIntent) -
     if member.state == MemberState.AVAILABLE:
         return _cause_before_host(manager, member.cause)
     if (member.cause or "").startswith(SILENT_HOST):
-        return _without_host(manager)
-    return _cause_by_items(manager) if manager.incarnation else _without_host(manager)
+        return _without_host(manager, member.cause)
+    return _cause_by_items(manager) if manager.incarnation else _without_host(manager, member.cause)
 
 
 def _cause_before_host(manager: ManagerStatus, cause: str | None) -> str:
     """Return the member's own cause, such as a limit of the flow, unless only a host is missing."""
     if cause is None or cause.partition(":")[0] in (HOST, NO_HOST):
-        return _without_host(manager)
+        return _without_host(manager, cause)
     return cause
 
 
-def _without_host(manager: ManagerStatus) -> str:
-    return f"{NO_HOST}: no running host has loaded the manager {manager.function}: start `crawlctl up --flows FILE`"
+def _without_host(manager: ManagerStatus, cause: str | None) -> str:
+    """Return the wait for a host. `cause`: the member's own cause, which names the hosts of a flow with its own."""
+    _, own, flow = (cause or "").partition(" --flow ")
+    command = f"python -m workers.flows FILE --flow {flow}" if own else "crawlctl up --flows FILE"
+    return f"{NO_HOST}: no running host has loaded the manager {manager.function}: start `{command}`"
 
 
 def _cause_by_items(manager: ManagerStatus) -> str:

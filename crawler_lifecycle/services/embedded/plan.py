@@ -11,6 +11,7 @@ from crawler_lifecycle import configuration
 from crawler_lifecycle.control import stack_file
 from crawler_lifecycle.control.connection import search_attribute_types
 from crawler_lifecycle.control.installation import TEMPORAL
+from crawler_lifecycle.domain.naming import own_queue
 from crawler_lifecycle.errors import NotReady
 from crawler_lifecycle.services.api.tokens import Tokens, embedded_token
 from crawler_lifecycle.services.embedded.addresses import LOOPBACK, Ports
@@ -46,6 +47,7 @@ class StepModules:
     targets: tuple[str, ...] = ()  # modules, or paths of files
     queues: tuple[str, ...] = ("default",)
     output: int | None = None  # file descriptor for the lines that functions print; None: the host's log
+    own_host: str = ""  # flow whose steps alone the host runs
 
     @property
     def options(self) -> list[str]:
@@ -53,12 +55,15 @@ class StepModules:
         targets = [str(Path(target).absolute()) if is_file(target) else target for target in self.targets]
         queues = [option for queue in self.queues for option in ("--queue", queue)]
         folder = [] if all(map(is_file, self.targets)) else ["--folder", str(Path.cwd())]
-        return [*targets, *queues, *folder]
+        flow = ["--flow", self.own_host] if self.own_host else []
+        return [*targets, *queues, *folder, *flow]
 
     @property
     def routes(self) -> list[str]:
         """Routes of the host's steps, without functions."""
-        return [f"{queue}|{name_of(target)}|" for queue in self.queues for target in self.targets]
+        return [
+            f"{own_queue(queue, self.own_host)}|{name_of(target)}|" for queue in self.queues for target in self.targets
+        ]
 
 
 @dataclass(frozen=True, slots=True)

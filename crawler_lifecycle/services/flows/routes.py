@@ -8,7 +8,7 @@ from datetime import timedelta
 from crawler_lifecycle.activities.steps import TryAgain
 from crawler_lifecycle.domain.flows.messages import RunSteps
 from crawler_lifecycle.domain.flows.words import BROKEN_MODULE, UNKNOWN_STEP
-from crawler_lifecycle.domain.naming import managers_queue
+from crawler_lifecycle.domain.naming import managers_queue, route_parts
 from crawler_lifecycle.managers.workflow_manager import BaseLoopScript
 from crawler_lifecycle.services.flows.calling import Function, is_manager
 from crawler_lifecycle.services.flows.claiming import Claiming
@@ -47,7 +47,7 @@ class Routes:
         """Return the function of the starts. TryAgain, with the cause on record, if the modules do not have it."""
         function = self._known(step.route)
         if function is None:
-            _, module, name = step.route.split("|")
+            _, module, name = route_parts(step.route)
             broken = self.modules.broken.get(module)
             problem = broken or f"{module} has no function {name} at its top level"
             cause = UNKNOWN_STEP if broken is None else f"{BROKEN_MODULE}:{broken}"[:LONGEST_CAUSE]
@@ -66,7 +66,7 @@ class Routes:
         logger.error("a step of flow %s waits: %s", flow, problem)
 
     def _known(self, route: str) -> Function | None:
-        queue, module, name = route.split("|")
+        queue, module, name = route_parts(route)
         if module in self.modules.broken and queue.endswith(managers_queue("")):
             return UnimportedManager
         return self.modules.function(f"{module}:{name}")

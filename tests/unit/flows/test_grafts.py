@@ -1,5 +1,7 @@
 """Graphs 1g: grafts, and the tasks of a crawl as a source of further jobs."""
 
+from dataclasses import replace
+
 import pytest
 
 from crawler_lifecycle.contract.flows.requests import AppendMembers
@@ -8,6 +10,7 @@ from crawler_lifecycle.contract.states import RunStatus, TaskStatus
 from crawler_lifecycle.domain.flows.crawls import RunSeen, TasksSeen
 from crawler_lifecycle.domain.flows.merging import Merged, grow
 from crawler_lifecycle.domain.flows.planner import Planner
+from crawler_lifecycle.domain.naming import host_of
 from crawler_lifecycle.errors import BadInput, Conflict, Fenced, NotFound
 from crawler_lifecycle.flows import RunningJob, Workflow, crawl, each_task
 from crawler_lifecycle.flows.building import fragment_of
@@ -55,6 +58,16 @@ def test_071_grafted_jobs_start_when_the_grafter_commits() -> None:
     play.end("g")
     play.advance()
     assert play.order == ["setup", "g", "g/x", "g/y"]
+
+
+def test_all_steps_of_a_flow_with_an_own_host_have_its_queue() -> None:
+    play = flow()
+    play.ledger.flow = replace(play.ledger.flow, own_host="flow")
+    attach(play, "x")
+    route = play.row("g/x").route
+    assert route == f"default@flow:flow|{plain.__module__}|plain"
+    assert host_of(route) == f"{plain.__module__} --flow flow"
+    assert host_of("default@flow:the flow@managers|shops|Shops") == "shops --flow 'the flow'"
 
 
 def test_071_a_repeated_grafter_replaces_what_has_not_started() -> None:

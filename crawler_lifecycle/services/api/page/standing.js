@@ -14,7 +14,7 @@ const WORDS = {
   result_too_large: "its result is too large", result_unusable: "its result is not usable", result_mismatch: "its result does not fit",
 };
 const WITH_NAME = {
-  host: (name) => `no running host has taken its step: ${HOST} ${name}`,
+  host: (name) => `no running host has taken its step: ${name.includes(" --flow ") ? "start its own with python -m workers.flows" : HOST} ${name}`,
   broken_module: (problem) => `${problem}; it starts once the module is repaired`,
   silent_host: (name) => `its host does not answer, and no other host of ${name} has taken over`,
   dependency: (name) => `${name} did not complete`, outcome: (name) => `ended with the outcome ${name}`,
