@@ -20,6 +20,7 @@ from crawler_lifecycle.errors import BadInput
 
 S3 = "s3://"
 IN_MEMORY = 16 * 1024 * 1024  # bytes before a read object moves to a temporary file
+DELETED_AT_ONCE = 1000  # S3's limit
 WILD = "*?["
 
 
@@ -170,7 +171,9 @@ class FSHelper:
 
     def empty_folder(self, path: str) -> list[str]:
         """Remove the files directly in the folder. Return their paths."""
-        files = [name for name in self.list_folder(path) if self._is_file(name)]
+        if (place := _in_s3(path)) is not None:
+            return self._empty_s3_folder(place)
+        files = [name for name in self.list_folder(path) if Path(name).is_file()]
         for name in files:
             self.rm_file(name)
         return files
@@ -191,10 +194,17 @@ class FSHelper:
 
     # S3
 
-    def _is_file(self, path: str) -> bool:
-        if (place := _in_s3(path)) is None:
-            return Path(path).is_file()
-        return any(entry["Key"] == place.key for entry in self._objects(place))
+    def _empty_s3_folder(self, place: Place) -> list[str]:
+        prefix = place.key and f"{place.key.removesuffix('/')}/"
+        pages = self._pages(Place(place.bucket, prefix), Delimiter="/")
+        keys = sorted(entry["Key"] for page in pages for entry in page.get("Contents", ()) if entry["Key"] != prefix)
+        for first in range(0, len(keys), DELETED_AT_ONCE):
+            objects = [{"Key": key} for key in keys[first : first + DELETED_AT_ONCE]]
+            answer = self._s3.delete_objects(Bucket=place.bucket, Delete={"Objects": objects, "Quiet": True})
+            if errors := answer.get("Errors"):
+                error, more = errors[0], f" (and {len(errors) - 1} more)" if errors[1:] else ""
+                raise OSError(f"{S3}{place.bucket}/{error['Key']} is not removed: {error.get('Message')}{more}")
+        return [f"{S3}{place.bucket}/{key}" for key in keys]
 
     def _pages(self, place: ObjectKey, **more: Any) -> Iterator[Any]:
         pages = self._s3.get_paginator("list_objects_v2")

@@ -95,6 +95,31 @@ def test_files_are_copied_moved_and_removed(helper: FSHelper, filled: str, tmp_p
     assert (tmp_path / "here" / "empty").read_bytes() == b""
 
 
+def test_many_objects_are_removed_by_few_requests(
+    helper: FSHelper, bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "DELETED_AT_ONCE", 2)
+    names = [f"{bucket}/inputs/{letter}" for letter in "abcde"]
+    for name in names:
+        helper.touch(name)
+    requests: list[str] = []
+    helper._s3.meta.events.register("before-call.s3", lambda model, **_: requests.append(model.name))
+    assert helper.empty_folder(f"{bucket}/inputs") == names
+    assert requests == ["ListObjectsV2", *["DeleteObjects"] * 3]
+    assert helper.list_folder(f"{bucket}/inputs") == []
+
+
+def test_an_object_that_s3_does_not_remove_is_an_error(
+    helper: FSHelper, bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    helper.touch(f"{bucket}/inputs/kept")
+    key = f"{bucket}/inputs/kept".removeprefix(f"s3://{BUCKET}/")
+    refused = {"Errors": [{"Key": key, "Code": "AccessDenied", "Message": "Access Denied"}]}
+    monkeypatch.setattr(helper._s3, "delete_objects", lambda **_: refused)
+    with pytest.raises(OSError, match="kept is not removed: Access Denied"):
+        helper.empty_folder(f"{bucket}/inputs")
+
+
 def test_uploads_and_downloads(helper: FSHelper, bucket: str, tmp_path: Path) -> None:
     local, back = tmp_path / "local.bin", tmp_path / "back.bin"
     local.write_bytes(b"\x00content")
