@@ -8,14 +8,18 @@ from unittest.mock import Mock
 
 import pytest
 
+from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.flows.states import MemberState
 from crawler_lifecycle.contract.managers.item_filter import ItemFilter
 from crawler_lifecycle.contract.managers.items import ItemState
 from crawler_lifecycle.contract.managers.turns import Counts
-from crawler_lifecycle.contract.requests import StopRequest
+from crawler_lifecycle.contract.requests import RunRequest, StopRequest
 from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.ports import ManagerRef
+from crawler_lifecycle.domain.plan import RunLimits
+from crawler_lifecycle.errors import TemporaryError
+from crawler_lifecycle.ports import ManagerRef, ManagerStart
 from crawler_lifecycle.services.flows.managers import crawls
+from crawler_lifecycle.services.flows.managers.catalogue import Catalogue
 from tests.services.flows.stages import PATIENCE, FakeCatalogue, Stage
 
 Staged = Callable[..., Stage]
@@ -187,6 +191,38 @@ async def test_a_stop_outlasts_another_stop(monkeypatch: pytest.MonkeyPatch) -> 
     async with asyncio.timeout(PATIENCE):
         while "second: late" not in requests:
             await asyncio.sleep(0.01)  # no event: the repetition is a task
+    present.close()
+
+
+async def test_starts_of_projects_that_wait_for_the_scheduler_service_hold_up_no_other_start() -> None:
+    """They had all places for starts. Temporal was there, and nothing was started."""
+
+    def start_of(number: int, *labels: str) -> ManagerStart:
+        job = Mock(key=f"flow-uid-{number}-1", number=number)
+        return Mock(job=job, request=RunRequest(crawler="books", labels=list(labels)))
+
+    is_away = threading.Event()
+    is_away.set()
+
+    def crawler(name: str) -> Crawler:
+        if is_away.is_set():
+            raise TemporaryError("the scheduler service is away")
+        return Crawler(name=name, command=["true"], project=7)
+
+    started: dict[str, str] = {}
+
+    async def start_crawl(key: str, request: RunRequest) -> None:
+        started[key] = request.crawler
+
+    temporal, catalogue = Mock(start_crawl=start_crawl), Catalogue(Mock(crawler=crawler), RunLimits())
+    present = crawls.Crawls(Mock(), temporal, ManagerRef("uid", 0, 1, "token"), "shops", Mock(), catalogue)
+    waiting = [present._begin(start_of(number, "project:7")) for number in range(2 * crawls.AT_ONCE)]
+    await asyncio.wait_for(present._begin(start_of(99)), PATIENCE)
+    assert started == {"flow-uid-99-1": "books"}
+    is_away.clear()
+    await asyncio.wait_for(asyncio.gather(*waiting), PATIENCE)
+    assert set(started.values()) == {"books", "books@7"}
+    assert len(started) == 2 * crawls.AT_ONCE + 1
     present.close()
 
 

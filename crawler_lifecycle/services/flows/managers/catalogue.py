@@ -40,6 +40,10 @@ class Catalogue:
                 refused[start.number] = error.message
         return refused
 
+    def may_have_preferred(self, request: RunRequest) -> bool:
+        """Return whether `preferred` reads the catalogue for the request."""
+        return self.deployer is not None and any(label.startswith(PROJECT) for label in request.labels)
+
     def preferred(self, request: RunRequest) -> RunRequest:
         """Return the request for the entry of its project, if there is such an entry; otherwise, the request itself."""
         for project in (label.removeprefix(PROJECT) for label in request.labels if label.startswith(PROJECT)):

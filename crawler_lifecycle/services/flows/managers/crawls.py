@@ -5,22 +5,24 @@ While Temporal is away, starts wait here: the manager's thread continues with th
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 from crawler_lifecycle.contract.managers.items import Job
-from crawler_lifecycle.contract.requests import RunRequest, StopRequest
+from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.domain.flows.unstarted import Refusal, is_missing, refusal
 from crawler_lifecycle.domain.pacing import Backoff
 from crawler_lifecycle.errors import Fenced, LifecycleError, PermanentError, TemporaryError
 from crawler_lifecycle.ports import FlowSupervisors, ManagerLedger, ManagerRef, ManagerStart
+from crawler_lifecycle.services.flows.managers.catalogue import Catalogue
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
 AT_ONCE = 16
+LOOK_UPS = 2  # of projects' catalogue entries: each takes a thread, for long while the scheduler service is away
 START_SECONDS = 2.0  # the object's longest wait for starts
 CHECK_SECONDS = 60.0  # between looks for attempts without a run
 PAUSES = Backoff(timedelta(milliseconds=200), timedelta(seconds=5))  # between tries while Temporal is away
@@ -37,20 +39,17 @@ class Crawls:
         ref: ManagerRef,
         flow_id: str,
         on_change: Callable[[], None],
-        preferred: Callable[[RunRequest], RunRequest],
+        catalogue: Catalogue,
     ) -> None:
-        """Make the crawls, on the host's event loop. `on_change`: called after an attempt's refusal.
-
-        `preferred`: returns the request for the catalogue entry of its project.
-        """
-        self._preferred = preferred
+        """Make the crawls, on the host's event loop. `on_change`: called after an attempt's refusal."""
+        self._catalogue = catalogue
         self._ledger = ledger
         self._supervisors = supervisors
         self._ref = ref
         self._flow_id = flow_id
         self._on_change = on_change
         self._loop = asyncio.get_running_loop()
-        self._limit = asyncio.Semaphore(AT_ONCE)
+        self._limit, self._look_ups = asyncio.Semaphore(AT_ONCE), asyncio.Semaphore(LOOK_UPS)
         self._stop_limit = asyncio.Semaphore(AT_ONCE)
         self._asked: set[str] = set()  # jobs whose workflows know of the stop
         self._starting: dict[str, asyncio.Task[str | None]] = {}  # by workflow id
@@ -113,23 +112,32 @@ class Crawls:
 
     async def _start(self, start: ManagerStart) -> str | None:
         """Start the workflow. Return why the request is refused for good."""
+        key, request = start.job.key, start.request
+        try:
+            if self._catalogue.may_have_preferred(request):
+                async with self._look_ups:
+                    request = await self._patiently(key, lambda: asyncio.to_thread(self._catalogue.preferred, request))
+            async with self._limit:
+                await self._patiently(key, lambda: self._supervisors.start_crawl(key, request))
+        except PermanentError as error:
+            await self._refuse(start.job, Refusal(error.message))
+            return error.message
+        return None
+
+    async def _patiently(self, key: str, act: Callable[[], Awaitable[T]]) -> T:
+        """Act, again and again until the act succeeds or its request is refused for good."""
         failures = 0
-        async with self._limit:
-            while True:
-                try:
-                    request = await asyncio.to_thread(self._preferred, start.request)
-                    await self._supervisors.start_crawl(start.job.key, request)
-                except PermanentError as error:
-                    await self._refuse(start.job, Refusal(error.message))
-                    return error.message
-                except LifecycleError as error:
-                    logger.warning("%s waits for its start: %s", start.job.key, error.message)
-                except Exception:  # our own fault loses no start: the start is tried again
-                    logger.exception("%s waits for its start", start.job.key)
-                else:
-                    return None
-                failures += 1
-                await asyncio.sleep(PAUSES.seconds(failures))
+        while True:
+            try:
+                return await act()
+            except PermanentError:
+                raise
+            except LifecycleError as error:
+                logger.warning("%s waits for its start: %s", key, error.message)
+            except Exception:  # our own fault loses no start: the start is tried again
+                logger.exception("%s waits for its start", key)
+            failures += 1
+            await asyncio.sleep(PAUSES.seconds(failures))
 
     async def _refuse(self, job: Job, refusal: Refusal) -> None:
         await self._written(lambda: self._ledger.refuse(self._ref, job.number, job.attempt, refusal))

@@ -76,7 +76,7 @@ class ManagerRunning:
         self._ref = ref = ManagerRef(step.flow_uid, step.start.number, step.start.attempt, managers.token)
         self._about = {"flow": step.flow_id, "manager": step.path}
         self._crawls = Crawls(
-            managers.ledger, managers.supervisors, ref, step.flow_id, self._note_change, managers.catalogue.preferred
+            managers.ledger, managers.supervisors, ref, step.flow_id, self._note_change, managers.catalogue
         )
         self._box = managers.inbox.open(ref, self._crawls.stop)
         self._setbacks = Setbacks(managers.settings.manager_tries)
