@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from crawler_lifecycle.contract.managers.items import Item
-from crawler_lifecycle.contract.managers.turns import LARGEST_STATE, NO_EFFECTS, OURS, Effects
+from crawler_lifecycle.contract.managers.turns import FILTERED, LARGEST_STATE, NO_EFFECTS, OURS, SCHEDULED, Effects
 from crawler_lifecycle.errors import BadInput
 
 LONGEST_TEXT = 4096  # characters in a stat that is a text
@@ -26,12 +26,14 @@ class Stats:
         self.texts: dict[str, str] = {}
 
     def inc_value(self, name: str, count: float = 1, start: float = 0, spider: object = None) -> None:  # noqa: ARG002
+        self._refuse_ledgers_own(name)
         if isinstance(self.get_value(name), str):
             raise BadInput("stats", f"{name!r} is a text, to which no number can be added")
         first = 0 if name in self else start
         self.increments[name] = self.increments.get(name, 0) + first + count
 
     def set_value(self, name: str, value: float | str, spider: object = None) -> None:  # noqa: ARG002
+        self._refuse_ledgers_own(name)
         former = self.get_value(name, 0)
         if isinstance(value, bool) or not isinstance(value, int | float | str):
             raise BadInput("stats", f"{name!r} has to be a number or a text, not {str(value)[:100]!r}")
@@ -46,6 +48,11 @@ class Stats:
         if len(value) > LONGEST_TEXT:
             raise BadInput("stats", f"{name!r} has {len(value)} characters, at most {LONGEST_TEXT} are kept")
         self.texts[name] = value
+
+    def _refuse_ledgers_own(self, name: str) -> None:
+        """Refuse a stat that the ledger counts: a text would end each of its writes, a number its truth."""
+        if name in (FILTERED, SCHEDULED):
+            raise BadInput("stats", f"{name!r} is counted by the manager's ledger: choose another name")
 
     def max_value(self, name: str, value: float, spider: object = None) -> None:  # noqa: ARG002
         self.set_value(name, max(value, self.get_value(name, value)))

@@ -523,6 +523,19 @@ def test_48_no_number_is_added_to_a_text() -> None:
         ManagerPlay(Adds).cycle()
 
 
+@pytest.mark.parametrize("name", ["crawlmanager/scheduled_jobs", "crawlmanager/filtered"])
+@pytest.mark.parametrize("value", ["text", 1])
+def test_48_stats_of_the_ledger_are_counted_by_the_ledger_alone(name: str, value: Any) -> None:
+    """A text ended each later write of the ledger, and a number changed the close reason."""
+
+    class Sets(Shops):
+        def on_start(self, resumed: bool = False) -> None:
+            self.stats.set_value(name, value)
+
+    with pytest.raises(AuthorsFailure, match="counted by the manager's ledger"):
+        ManagerPlay(Sets).cycle()
+
+
 def test_38_ends_are_told_backwards_on_request() -> None:
     order: list[int] = []
 

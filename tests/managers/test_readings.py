@@ -234,6 +234,31 @@ def test_44_the_reason_alone_decides_whether_a_finished_job_has_failed(reason: s
     assert play.counts.completed == 1
 
 
+def test_44_the_reasons_of_stops_are_stored_before_the_close_that_sends_the_stops() -> None:
+    """A host that died between the two had stopped the jobs, and the next host did not know why."""
+
+    class Ends(Shops):
+        names = "ab"
+
+        def workflow_loop(self) -> Any:
+            continues = super().workflow_loop()
+            if self.get_running_jobs():
+                self.finish(close_reason="enough")
+            return continues
+
+        def on_close(self) -> None:
+            for key in self.get_running_jobs():
+                self.finish(key, "enough")
+
+    play = ManagerPlay(Ends)
+    play.crash("before close")
+    assert len(play.stops) == 2
+    for number in (1, 2):
+        play.end(number, stopped())
+    play.cycle()
+    assert [item.outcome for item in play.items] == ["enough", "enough"]
+
+
 def test_44_a_job_that_ends_by_itself_keeps_its_outcome() -> None:
     play = stalled_play()
     play.end(1, failed("banned"))

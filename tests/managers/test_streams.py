@@ -269,6 +269,25 @@ def test_64_a_retry_is_given_up_by_the_author() -> None:
     assert len(play.started) == 1
 
 
+@pytest.mark.parametrize("at", ["before react", "after react"])
+def test_64_the_cause_of_a_given_up_retry_is_stored_once_with_its_end(at: str) -> None:
+    class Stops(Shops):
+        names = "a"
+        MAX_RETRIES = 5
+
+        def get_retry_override(self, *_: Any) -> JobParams:
+            raise StopRetry("the shop has closed")
+
+    play = ManagerPlay(Stops)
+    play.cycle()
+    play.end(1, "failed")
+    play.crash(at)
+    play.cycle()
+    assert [line for line in play.lines if "the shop has closed" in line] == [
+        "job 1 is not tried again: the shop has closed"
+    ]
+
+
 def test_66_b1_coroutines_start_a_cycles_jobs_with_the_same_rules() -> None:
     class Concurrent(AsyncSchedulerCrawlManagerMixin, Shops):
         names = "ABABA"
