@@ -22,7 +22,7 @@ def is_saturated(cause: str | None, since: datetime | None, now: datetime) -> bo
 
 def in_words(cause: str | None) -> str:
     """Return the saturation by this cause in words, for people."""
-    return "no node takes its pods" if cause in WITHOUT_NODE else "the cluster is full"
+    return "no node takes its pods" if cause in WITHOUT_NODE else "no capacity for over 5 minutes"
 
 
 def saturation(rows: Iterable[TaskRow], look: Look, now: datetime) -> str | None:

@@ -71,7 +71,7 @@ def test_a_look_that_finds_the_cluster_full_is_counted_by_its_cause(house: House
     assert buffer.retrieve_updates() == []
     assert house.details(plan).run.waiting_message == "exceeded quota"
     assert house.do(deploy, RunInput(run=plan.run)).saturated == "quota"
-    assert house.details(plan).run.waiting_message == "the cluster is full: exceeded quota"
+    assert house.details(plan).run.waiting_message == "no capacity for over 5 minutes: exceeded quota"
     assert house.details(plan).run.waiting_since == since - saturation.PATIENCE
     (counted,) = buffer.retrieve_updates()
     assert (counted.metric.name, counted.value) == ("crawler_saturated_looks", 1)

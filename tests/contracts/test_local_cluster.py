@@ -465,6 +465,9 @@ def test_jobs_beyond_the_capacity_wait_and_start_in_order(local: LocalBench) -> 
         local.cluster.deploy(request)
     local.until_phase(requests[0], JobPhase.RUNNING)
     assert [job_of(local, request) for request in requests[1:]] == [(JobPhase.WAITING, "capacity")] * 5
+    waiting = local.job(requests[1])
+    assert waiting is not None
+    assert waiting.message == "1 of 1 places taken"
     assert "1 of 1 places taken, 5 waiting" in local.cluster.check()
     assert local.cluster.places() == PlacesTaken(taken=1, total=1, waiting=5)
     with local.cluster._placing.exclusive(), ThreadPoolExecutor() as pool:

@@ -56,4 +56,4 @@ def test_a_task_that_started_and_ended_lately_shows_that_there_is_room() -> None
 def test_a_pod_that_no_node_takes_does_not_prove_a_full_cluster() -> None:
     """A volume claim that does not exist was called a full cluster."""
     assert [in_words(cause) for cause in ("unschedulable", "not_considered")] == ["no node takes its pods"] * 2
-    assert [in_words(cause) for cause in ("quota", "capacity")] == ["the cluster is full"] * 2
+    assert [in_words(cause) for cause in ("quota", "capacity")] == ["no capacity for over 5 minutes"] * 2

@@ -39,7 +39,7 @@ class LocalCluster:
         self._files = files.absolute()
         self._installation = installation
         self._placing = Placing(self._layout, capacity)
-        self._observer = LocalObserver(self._layout, installation)
+        self._observer = LocalObserver(self._layout, installation, capacity)
         self._stopper = Stopper(self._layout, self._placing)
 
     def deploy(self, request: DeploymentRequest) -> Deployment:

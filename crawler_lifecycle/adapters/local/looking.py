@@ -40,9 +40,10 @@ class _DoubtfulJob:
 class LocalObserver:
     """Observer for one installation's jobs; with None, for all jobs."""
 
-    def __init__(self, layout: Layout, installation: str | None) -> None:
+    def __init__(self, layout: Layout, installation: str | None, capacity: int) -> None:
         self._layout = layout
         self._installation = installation
+        self._capacity = capacity
 
     def look(self, run_uid: str, tasks: Collection[int] | None = None) -> Look:
         """Look at the run. `tasks` limits the look to these tasks. A problem makes the look incomplete."""
@@ -156,8 +157,10 @@ class LocalObserver:
             raise UnreadableRecord(f"{folder.path} has no spec.json")
         if spec is None or not self._is_ours(spec.installation):
             return None
-        cause = CAPACITY if waiting.has(spec.place) else STARTING
-        return JobLook(job.task, job.attempt, spec.uid, job.name, JobPhase.WAITING, cause=cause)
+        cause, message = STARTING, None
+        if waiting.has(spec.place):
+            cause, message = CAPACITY, f"{self._capacity} of {self._capacity} places taken"
+        return JobLook(job.task, job.attempt, spec.uid, job.name, JobPhase.WAITING, cause=cause, message=message)
 
     def _look_at_unreadable(self, job: LocalJob, problem: str) -> "JobLook | _DoubtfulJob | None":
         """Look at a job with an unreadable record; None if the job is not ours."""
