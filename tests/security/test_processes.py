@@ -1,15 +1,19 @@
 """Secrets of service processes against other processes of the same user: crawls, isolated steps, managers' children."""
 
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from crawler_lifecycle.services.flows.channel import Channel
+from crawler_lifecycle.services.flows.isolation import MAIN
 from crawler_lifecycle.services.hiding import forget_secrets
 from tests import embedded
 from tests.embedded import stack_processes, up
+from tests.waiting import until
 
 READ = "import sys; sys.stdout.write(open(f'/proc/{sys.argv[1]}/environ').read())"
 # Tests may run as root, who reads everything by a capability. Root without capabilities is a user like others.
@@ -44,6 +48,31 @@ async def test_a_crawl_reads_no_secret_of_the_stack(tmp_path: Path, monkeypatch:
         assert not [token for token in tokens if token in visible]
         recorded = (state / "stack.json").read_text()
         assert tokens[0] not in recorded, "the token that permits deployments is for worker and dispatcher"
+
+
+@linux
+def test_a_crawl_reads_no_secret_of_an_isolated_step(tmp_path: Path) -> None:
+    """The step's process has its host's environment, since the step's clients connect by themselves."""
+    module, imported = tmp_path / "functions.py", tmp_path / "imported"
+    module.write_text(f"import pathlib\npathlib.Path({str(imported)!r}).touch()\n")
+    ours, theirs = socket.socketpair()
+    process = subprocess.Popen(
+        [*AS_A_USER, sys.executable, "-P", "-m", MAIN, str(theirs.fileno())],
+        pass_fds=[theirs.fileno()],
+        env=os.environ | SECRETS,
+    )
+    other = subprocess.Popen([*AS_A_USER, "sleep", "60"], env=os.environ | SECRETS)
+    try:
+        Channel(ours).send({"targets": [str(module)], "folder": None})
+        until(lambda: imported.exists() or None, "the process has imported the module")
+        assert environment_of(process.pid) is None
+        until(lambda: "c0nf1dent1al" in (environment_of(other.pid) or "") or None, "the reader works")
+    finally:
+        for each in (process, other):
+            each.kill()
+            each.wait()
+        ours.close()
+        theirs.close()
 
 
 def test_a_child_inherits_no_secret() -> None:

@@ -30,6 +30,7 @@ from crawler_lifecycle.services.flows.isolation import ENDED, STEP
 from crawler_lifecycle.services.flows.modules import Modules, load
 from crawler_lifecycle.services.flows.outcomes import Ended, end_of
 from crawler_lifecycle.services.flows.parent import end_with_children, end_with_parent
+from crawler_lifecycle.services.hiding import hide_process
 
 CLIENTS = StepClients()
 logger = logging.getLogger("crawler_lifecycle.steps")
@@ -95,6 +96,7 @@ class LinkToHost(StepLink):
 
 
 def main() -> NoReturn:
+    hide_process()  # the environment has the secrets for the function's clients
     end_with_parent(signal.SIGKILL)  # also if the function holds the interpreter's lock
     host = HostConnection(Channel(socket.socket(fileno=int(sys.argv[1]))))
     settings = configuration.load()
