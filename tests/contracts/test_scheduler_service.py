@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
+from crawler_lifecycle.configuration import load
 from crawler_lifecycle.contract.deployment import DeploymentRequest, Problem
 from crawler_lifecycle.errors import NotReady, TemporaryError
 from crawler_lifecycle.services import placing
@@ -239,6 +240,14 @@ def test_a_token_permits_no_more_than_it_is_for(
 
 def _key(request: DeploymentRequest) -> dict[str, str]:
     return {"Idempotency-Key": request.key}
+
+
+def test_an_empty_file_for_a_limited_token_is_no_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The manifests mount the keys of both limited tokens, although an installation may have no Prometheus."""
+    for name, text in {"TOKEN": TOKEN, "READ_TOKEN": "", "METRICS_TOKEN": ""}.items():
+        (tmp_path / name).write_text(text)
+        monkeypatch.setenv(f"CRAWLER_SCHEDULER__{name}_FILE", str(tmp_path / name))
+    assert list(ServiceTokens.from_settings(load().scheduler).permissions()) == [TOKEN]
 
 
 @pytest.mark.parametrize("tokens", [ServiceTokens("a", "a"), ServiceTokens("a", "b", "b"), ServiceTokens("a", "b c")])
