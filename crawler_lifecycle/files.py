@@ -194,9 +194,9 @@ class FSHelper:
 
     # S3
 
-    def _empty_s3_folder(self, place: Place) -> list[str]:
+    def _empty_s3_folder(self, place: ObjectKey) -> list[str]:
         prefix = place.key and f"{place.key.removesuffix('/')}/"
-        pages = self._pages(Place(place.bucket, prefix), Delimiter="/")
+        pages = self._pages(ObjectKey(place.bucket, prefix), Delimiter="/")
         keys = sorted(entry["Key"] for page in pages for entry in page.get("Contents", ()) if entry["Key"] != prefix)
         for first in range(0, len(keys), DELETED_AT_ONCE):
             objects = [{"Key": key} for key in keys[first : first + DELETED_AT_ONCE]]
