@@ -68,7 +68,7 @@ def main() -> None:
         end_with_parent(signal.SIGTERM)
     take_stack()
     if arguments.flow:
-        os.environ[OWN_HOST] = arguments.flow  # also for the flows that its steps push
+        os.environ[OWN_HOST] = arguments.flow  # also for flows pushed by its steps
     try:
         modules = load(arguments.modules, arguments.folder or (None if sys.flags.safe_path else Path.cwd()))
     except NotReady as error:
@@ -196,9 +196,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m workers.flows", description="Run the steps in modules for flows.")
     parser.add_argument("modules", metavar="MODULE", nargs="+", help="module such as my_project.flows, or a .py file")
     parser.add_argument("--queue", action="append", metavar="NAME", help="queue of steps; default: default")
-    parser.add_argument(
-        "--flow", metavar="ID", help="run only the steps of this flow, which `crawlctl flow run` started"
-    )
+    parser.add_argument("--flow", metavar="ID", help="run only this flow's steps, pushed by `crawlctl flow run`")
     parser.add_argument("--end-with-parent", action="store_true", help="end when the parent process ends (Linux)")
     parser.add_argument("--folder", type=Path, help="further folder to search for modules, before all others")
     return parser

@@ -18,7 +18,7 @@ EXPORT_WORKFLOW = "RunExportWorkflow"
 AUDIT_WORKFLOW = "AuditWorkflow"
 FLOW_WORKFLOW = "FlowWorkflow"
 SCHEDULED_FLOW_WORKFLOW = "ScheduledFlowWorkflow"
-OWN = "@flow:"  # between a queue and the flow whose hosts alone have the queue
+OWN = "@flow:"  # separates a queue from its flow's id
 
 
 def checked_uid(run_uid: str) -> str:
@@ -84,7 +84,7 @@ def managers_queue(queue: str) -> str:
 
 
 def own_queue(queue: str, own_host: str) -> str:
-    """Return the queue of steps for the hosts of a single flow; without an own host, the queue itself."""
+    """Return the steps' queue for a single flow's hosts; without an own host, the plain queue."""
     return f"{queue}{OWN}{own_host}" if own_host else queue
 
 
@@ -95,7 +95,7 @@ def route_parts(route: str) -> tuple[str, str, str]:
 
 
 def host_of(route: str) -> str:
-    """Return the arguments of the command that starts a host for the route."""
+    """Return the command-line arguments for a host with the route."""
     queue, module, _ = route_parts(route)
     own_host = queue.removesuffix(managers_queue("")).partition(OWN)[2]
     return f"{module} --flow {shlex.quote(own_host)}" if own_host else module

@@ -68,9 +68,9 @@ def test_a_crawl_reads_no_secret_of_an_isolated_step(tmp_path: Path) -> None:
         assert environment_of(process.pid) is None
         until(lambda: "c0nf1dent1al" in (environment_of(other.pid) or "") or None, "the reader works")
     finally:
-        for each in (process, other):
-            each.kill()
-            each.wait()
+        for child in (process, other):
+            child.kill()
+            child.wait()
         ours.close()
         theirs.close()
 

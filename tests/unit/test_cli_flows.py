@@ -531,8 +531,8 @@ def test_a_list_marks_failures_of_managers_and_names_waits() -> None:
 
 
 def waits_of(crawlctl: Crawlctl, flow: str) -> list[str]:
-    (found,) = [each for each in said(crawlctl, "list") if each["id"] == flow]
-    return list(found["waits_for"])
+    (row,) = [row for row in said(crawlctl, "list") if row["id"] == flow]
+    return list(row["waits_for"])
 
 
 def test_a_run_has_hosts_of_its_own_for_new_flows_alone(

@@ -128,7 +128,7 @@ class FlowRow:
     fingerprint: str = ""  # of the context
     ignore_cancelled: bool = False  # default for members that authors add later
     ignore_discarded: bool = False
-    own_host: str = ""  # name of the only hosts for the flow's steps; empty: all hosts of their modules
+    own_host: str = ""  # the only hosts for the flow's steps; empty: all hosts
 
     @property
     def open_state(self) -> FlowState:

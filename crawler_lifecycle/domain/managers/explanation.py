@@ -68,7 +68,7 @@ def _cause_before_host(manager: ManagerStatus, cause: str | None) -> str:
 
 
 def _without_host(manager: ManagerStatus, cause: str | None) -> str:
-    """Return the wait for a host. `cause`: the member's own cause, which names the hosts of a flow with its own."""
+    """Return the wait for a host. `cause`: the member's own cause, with the hosts' flow."""
     _, own, flow = (cause or "").partition(" --flow ")
     command = f"python -m workers.flows FILE --flow {flow}" if own else "crawlctl up --flows FILE"
     return f"{NO_HOST}: no running host has loaded the manager {manager.function}: start `{command}`"

@@ -195,7 +195,7 @@ async def test_a_stop_outlasts_another_stop(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 async def test_starts_of_projects_that_wait_for_the_scheduler_service_hold_up_no_other_start() -> None:
-    """They had all places for starts. Temporal was there, and nothing was started."""
+    """Starts of projects had all places, and nothing was started, although Temporal was there."""
 
     def start_of(number: int, *labels: str) -> ManagerStart:
         job = Mock(key=f"flow-uid-{number}-1", number=number)
