@@ -306,7 +306,8 @@ class BaseLoopScript(BaseScript):
 
     def close_on_record(self, reason: str) -> bool:
         """Store the end with the requests so far. False: people have added items, and the manager continues."""
-        self._stop_finished_jobs()
+        if self._unasked_stops():
+            self.commit()  # the reasons are stored before the stop requests are sent
         effects = self.take_effects()
         self._is_closed = self.link.close(reason, effects)
         if not self._is_closed:
@@ -327,10 +328,12 @@ class BaseLoopScript(BaseScript):
 
     def _stop_finished_jobs(self) -> None:
         """Ask the jobs to stop that the author has finished. The reasons are stored: the next object asks again."""
-        reasons = {key: reason for key, reason in self.finishing.items() if key not in self._asked_to_stop}
-        if reasons:
+        if reasons := self._unasked_stops():
             self.link.stop(reasons)
             self._asked_to_stop.update(reasons)
+
+    def _unasked_stops(self) -> dict[JobKey, str]:
+        return {key: reason for key, reason in self.finishing.items() if key not in self._asked_to_stop}
 
     def print_stats(self) -> None:
         """Log the stats."""
