@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from uuid import uuid4
 
+from crawler_lifecycle.adapters.sql.schema import metadata
 from crawler_lifecycle.contract.audits import (
     AuditPage,
     AuditPart,
@@ -12,6 +13,7 @@ from crawler_lifecycle.contract.audits import (
     AuditStep,
     FindingRecord,
 )
+from crawler_lifecycle.contract.steps.run import CloseRun, RunPlan
 from tests.house import House
 
 
@@ -31,3 +33,12 @@ def audit(
 
 def findings(house: House) -> Sequence[FindingRecord]:
     return house.findings.overview(audits=0, findings=100).findings
+
+
+def ended(house: House, plan: RunPlan) -> RunPlan:
+    """Over, while whatever it runs goes on."""
+    with house.database.transaction() as connection:
+        tasks = metadata.tables["task_histories"]
+        connection.execute(tasks.update().where(tasks.c.history_id == plan.run.run_id).values(status="STOPPED"))
+    house.do(house.histories.update_run_status, CloseRun(run=plan.run, reason="stopped"))
+    return plan

@@ -32,7 +32,7 @@ from crawler_lifecycle.domain.looks import JobLook, JobPhase, Look, Pods
 from crawler_lifecycle.domain.naming import export_workflow_id
 from crawler_lifecycle.errors import Conflict, LifecycleError, PermanentError, TemporaryError
 from crawler_lifecycle.ports import Cluster
-from tests.activities.auditing import audit, findings
+from tests.activities.auditing import audit, ended, findings
 from tests.activities.removals import Removing, both_over
 from tests.clusters import LocalBench
 from tests.house import House
@@ -40,15 +40,6 @@ from tests.waiting import until
 
 AN_HOUR = timedelta(hours=1)
 TERMINATED = WorkflowInfo(is_open=False, end="terminated", ended_at=datetime.now(UTC) - AN_HOUR)
-
-
-def ended(house: House, plan: RunPlan) -> RunPlan:
-    """Over, while whatever it runs goes on."""
-    with house.database.transaction() as connection:
-        tasks = metadata.tables["task_histories"]
-        connection.execute(tasks.update().where(tasks.c.history_id == plan.run.run_id).values(status="STOPPED"))
-    house.do(house.histories.update_run_status, CloseRun(run=plan.run, reason="stopped"))
-    return plan
 
 
 # Runs

@@ -11,8 +11,7 @@ from crawler_lifecycle.domain.looks import JobPhase
 from crawler_lifecycle.errors import NotFound, Removed
 from crawler_lifecycle.ports import SupervisorExecution
 from crawler_lifecycle.retention.store import RetentionStore
-from tests.activities.auditing import audit, findings
-from tests.activities.test_audits import ended
+from tests.activities.auditing import audit, ended, findings
 from tests.house import House
 from tests.retention.old_runs import CUTOFF, LONG_AGO, NOW
 from tests.waiting import until

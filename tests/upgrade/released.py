@@ -11,7 +11,7 @@ import pytest
 
 from tests.databases import missing
 
-COMMIT = "b3a6e6c4e2d6e93152a7032a978a061fa9dfc291"
+COMMIT = "e5d7b19b12bf59062d6df9f145fd72126460a804"
 HERE = Path(__file__).parents[2]
 NEEDED = ("crawler_lifecycle", "workers")
 
