@@ -6,8 +6,10 @@ import os
 import re
 import subprocess
 import sys
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from importlib.resources import files
 from pathlib import Path
+from threading import Thread
 from typing import Any
 from uuid import uuid4
 
@@ -35,6 +37,14 @@ SECRETS = {
 }
 PROGRAMS = Path(sys.executable).parent
 OURS = {"upgrade", "scheduler", "dispatcher", "watcher", "worker", "api", "triggers"}
+
+
+class Ready(BaseHTTPRequestHandler):
+    """Answers as a process that is ready."""
+
+    def do_GET(self) -> None:
+        self.send_response(200 if self.path == "/readyz" else 404)
+        self.end_headers()
 
 
 def document() -> dict[str, Any]:
@@ -134,12 +144,37 @@ def test_only_those_that_deploy_have_the_token_for_it(services: dict[str, Any]) 
     assert services["scheduler"]["environment"]["CRAWLER_SCHEDULER__READ_TOKEN"] == READING
 
 
-def test_probes_ask_the_port_that_the_process_has(services: dict[str, Any]) -> None:
+def test_one_probe_asks_the_ports_that_the_processes_have(services: dict[str, Any]) -> None:
     ports = {name: services[name]["environment"].get("CRAWLER_HEALTH__PORT") for name in OURS - {"upgrade"}}
     ports |= {"scheduler": "8310", "api": "3210"}
     assert len(set(ports.values())) == len(ports)  # they share one network
-    for name, port in ports.items():
-        assert f"http://127.0.0.1:{port}/readyz" in services[name]["healthcheck"]["test"][-1]
+    del ports["triggers"]  # an option
+    *_, program = services["house"]["healthcheck"]["test"]
+    assert set(re.findall(r"\d{4}", program)) == set(ports.values())
+
+
+def test_no_probe_has_a_secret_that_a_crawl_reads(services: dict[str, Any]) -> None:
+    """The engine starts a probe with its container's environment, as a new program that hides nothing."""
+    with_crawls = {name for name, service in services.items() if service.get("pid")} | {"house"}
+    assert with_crawls == OURS | {"house"}
+    assert {name for name in with_crawls if "healthcheck" in services[name]} == {"house"}
+    assert not {"environment", "env_file", "secrets", "volumes"} & set(services["house"])
+
+
+def test_the_probe_fails_while_a_process_is_not_ready(services: dict[str, Any]) -> None:
+    """Its very program, on other ports: one process is ready, the next one is away."""
+    *_, program = services["house"]["healthcheck"]["test"]
+    with HTTPServer(("127.0.0.1", 0), Ready) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        (away,) = free_ports(1)
+        probes = {}
+        for ports in ((server.server_port,), (server.server_port, away)):
+            changed = re.sub(r"\(8310.*\)", repr(ports), program)
+            probes[ports] = subprocess.run([sys.executable, "-c", changed], capture_output=True, text=True)
+        server.shutdown()
+    ready, waiting = probes.values()
+    assert (ready.returncode, ready.stdout) == (0, f"{server.server_port}\n"), ready.stderr
+    assert (waiting.returncode, waiting.stdout) == (1, f"{server.server_port}\n{away}\n")
 
 
 def test_temporal_knows_our_search_attributes(services: dict[str, Any]) -> None:
