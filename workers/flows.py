@@ -43,7 +43,7 @@ from crawler_lifecycle.services.flows.managers.hosting import managers_of
 from crawler_lifecycle.services.flows.modules import Modules, load
 from crawler_lifecycle.services.flows.parent import end_with_parent
 from crawler_lifecycle.services.flows.slots import SlotGate
-from crawler_lifecycle.services.hiding import hide_process
+from crawler_lifecycle.services.hiding import hide_process, keep_installation
 from crawler_lifecycle.workflows.plugin import LifecyclePlugin
 
 log = logging.getLogger("workers.flows")
@@ -70,13 +70,14 @@ def main() -> None:
     if arguments.flow:
         os.environ[OWN_HOST] = arguments.flow  # also for flows pushed by its steps
     try:
+        settings = keep_installation()  # authors' modules may start programs, which inherit the environment
         modules = load(arguments.modules, arguments.folder or (None if sys.flags.safe_path else Path.cwd()))
     except NotReady as error:
         print(error.message, file=sys.stderr)  # noqa: T201 (the log is not set up yet)
         sys.exit(1)
     for problem in modules.broken.values():
         print(f"{problem}; the host runs the other modules", file=sys.stderr)  # noqa: T201 (a broken module is a line for people)
-    process.run(partial(serve, modules, arguments.queue or [DEFAULT_QUEUE]), needs_variables=True)
+    process.run(partial(serve, modules, arguments.queue or [DEFAULT_QUEUE]), settings)
 
 
 def take_stack() -> None:

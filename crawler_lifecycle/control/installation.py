@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from crawler_lifecycle import configuration
 from crawler_lifecycle.control import stack_file
@@ -33,15 +33,33 @@ class Installation:
         return without_credentials(self.settings.database_url).partition("?")[0]
 
 
+class Kept:
+    """A process's installation with its secrets, which are no longer in the environment."""
+
+    installation: ClassVar[Installation | None] = None
+    secrets: ClassVar[Mapping[str, str]] = {}
+
+    @classmethod
+    def keep(cls, installation: Installation, secrets: Mapping[str, str]) -> None:
+        cls.installation, cls.secrets = installation, secrets
+
+
 def locate(state: Path | None = None) -> Installation:
-    """Return the installation by the environment and, for missing variables, by the stack on this state folder."""
+    """Return the installation by the environment and, for missing variables, by the stack on this state folder.
+
+    A kept installation on this folder is returned as it is.
+    """
     folder = state_folder(state)
+    if Kept.installation is not None and Kept.installation.settings.state == folder:
+        return Kept.installation
     return Installation.with_variables(folder, _missing_variables(folder))
 
 
 def environment_for_child(state: Path | None = None) -> dict[str, str]:
     """Return the environment for a child process, which then has the same installation as `locate` returns."""
     folder = state_folder(state)
+    if Kept.installation is not None and Kept.installation.settings.state == folder:
+        return {**os.environ, **Kept.secrets}
     missing = _missing_variables(folder)
     return {**_temporal_environment(missing), **missing, "CRAWLER_STATE": str(folder)}
 

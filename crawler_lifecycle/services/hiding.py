@@ -10,6 +10,10 @@ import ctypes
 import os
 import sys
 from collections.abc import MutableMapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from crawler_lifecycle.settings import Settings
 
 SET_DUMPABLE = 4  # PR_SET_DUMPABLE
 
@@ -20,10 +24,22 @@ def hide_process() -> None:
         ctypes.CDLL(None).prctl(SET_DUMPABLE, 0, 0, 0, 0)
 
 
-def forget_secrets(environment: MutableMapping[str, str] = os.environ) -> None:
-    """Remove secrets and their files' names from the environment, once the settings are read: children inherit it."""
+def forget_secrets(environment: MutableMapping[str, str] = os.environ) -> dict[str, str]:
+    """Remove secrets and their files' names from the environment, once the settings are read: children inherit it.
+
+    Return the removed variables.
+    """
     from crawler_lifecycle.configuration import secret_variables  # slow, and the reaper has no need for the import
 
     secret = secret_variables()
-    for name in [name for name in environment if name.upper().removesuffix("_FILE") in secret]:
-        del environment[name]
+    names = [name for name in environment if name.upper().removesuffix("_FILE") in secret]
+    return {name: environment.pop(name) for name in names}
+
+
+def keep_installation() -> "Settings":
+    """Keep the installation for clients in authors' functions, then forget its secrets. Return the settings."""
+    from crawler_lifecycle.control import installation
+
+    found = installation.locate()
+    installation.Kept.keep(found, forget_secrets())
+    return found.settings

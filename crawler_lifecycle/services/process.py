@@ -18,26 +18,26 @@ from crawler_lifecycle.metrics import show_build
 from crawler_lifecycle.services.background import in_background
 from crawler_lifecycle.services.disk import DiskWatch
 from crawler_lifecycle.services.hiding import forget_secrets, hide_process
+from crawler_lifecycle.settings import Settings
 
 Main = Callable[[Parts, asyncio.Event], Coroutine[Any, Any, None]]  # the event is set when the process has to end
 logger = logging.getLogger(__name__)
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
-def run(main: Main, *, needs_variables: bool = False) -> NoReturn:
+def run(main: Main, settings: Settings | None = None) -> NoReturn:
     """Run `main` until `main` returns, then end the process. SIGTERM and SIGINT set the event given to `main`.
 
-    `needs_variables`: the process reads its secrets from the environment again, for clients in authors' functions.
+    `settings`: default: read from the environment, which then loses its secrets.
     """
     hide_process()
     show_build()
     try:
-        settings = configuration.load()
+        settings = settings or configuration.load()
         logs.configure(settings.log.format, settings.log.level)
         for line in configuration.misspelt(os.environ):
             logger.warning(line)
-        if not needs_variables:
-            forget_secrets()
+        forget_secrets()
         asyncio.run(_run_until_signal(main, Parts(settings)))
     except LifecycleError as error:
         print(error.message, file=sys.stderr)  # noqa: T201 (the log may not be set up yet)

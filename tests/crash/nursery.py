@@ -27,6 +27,7 @@ import workers.scheduler
 import workers.watcher
 from crawler_lifecycle.services import process
 from crawler_lifecycle.services.flows.modules import load
+from crawler_lifecycle.services.hiding import keep_installation
 from tests.crash import graph, hooks, managing
 from tests.crash.deaths import Deaths
 from tests.crash.faults import Fault, Faulty
@@ -38,7 +39,7 @@ PARTS: dict[str, Callable[[], Any]] = {
     "scheduler": lambda: sys.exit(workers.scheduler.main()),
     "flows": lambda: process.run(
         partial(workers.flows.serve, load([graph.__name__, managing.__name__]), [workers.flows.DEFAULT_QUEUE]),
-        needs_variables=True,
+        keep_installation(),
     ),
 }
 PAUSE = 0.02

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from crawler_lifecycle.control.installation import Kept, environment_for_child, locate
 from crawler_lifecycle.services.flows.channel import Channel
 from crawler_lifecycle.services.flows.isolation import MAIN
-from crawler_lifecycle.services.hiding import forget_secrets
+from crawler_lifecycle.services.hiding import forget_secrets, keep_installation
 from tests import embedded
 from tests.embedded import stack_processes, up
 from tests.waiting import until
@@ -52,20 +53,21 @@ async def test_a_crawl_reads_no_secret_of_the_stack(tmp_path: Path, monkeypatch:
 
 @linux
 def test_a_crawl_reads_no_secret_of_an_isolated_step(tmp_path: Path) -> None:
-    """The step's process has its host's environment, since the step's clients connect by themselves."""
-    module, imported = tmp_path / "functions.py", tmp_path / "imported"
-    module.write_text(f"import pathlib\npathlib.Path({str(imported)!r}).touch()\n")
+    """The step's process gets its host's secrets, since the step's clients connect by themselves."""
+    module, imported = starts_a_program(tmp_path)
     ours, theirs = socket.socketpair()
     process = subprocess.Popen(
         [*AS_A_USER, sys.executable, "-P", "-m", MAIN, str(theirs.fileno())],
         pass_fds=[theirs.fileno()],
-        env=os.environ | SECRETS,
+        env=os.environ | SECRETS | {"INNOCENT": "kept"},
     )
     other = subprocess.Popen([*AS_A_USER, "sleep", "60"], env=os.environ | SECRETS)
     try:
         Channel(ours).send({"targets": [str(module)], "folder": None})
         until(lambda: imported.exists() or None, "the process has imported the module")
         assert environment_of(process.pid) is None
+        assert "c0nf1dent1al" not in imported.read_text(), "a program that the module starts inherits no secret"
+        assert "INNOCENT=kept" in imported.read_text()
         until(lambda: "c0nf1dent1al" in (environment_of(other.pid) or "") or None, "the reader works")
     finally:
         for child in (process, other):
@@ -73,6 +75,45 @@ def test_a_crawl_reads_no_secret_of_an_isolated_step(tmp_path: Path) -> None:
             child.wait()
         ours.close()
         theirs.close()
+
+
+def starts_a_program(folder: Path) -> tuple[Path, Path]:
+    """Return a module whose import starts a program, and the file with the program's environment."""
+    module, seen = folder / "functions.py", folder / "seen"
+    module.write_text(
+        "import os, pathlib, subprocess\n"
+        "inherited = subprocess.run(['env'], capture_output=True, text=True, check=True).stdout\n"
+        f"pathlib.Path('{seen}.part').write_text(inherited)\n"
+        f"os.replace('{seen}.part', '{seen}')\n"
+        "async def step() -> int:\n    return 1\n"
+    )
+    return module, seen
+
+
+def test_a_program_of_a_host_of_steps_inherits_no_secret(tmp_path: Path) -> None:
+    module, seen = starts_a_program(tmp_path)
+    settings = {"CRAWLER_STATE": str(tmp_path), "CRAWLER_DATABASE__URL": "sqlite:////secret", "INNOCENT": "kept"}
+    host = subprocess.Popen([sys.executable, "-m", "workers.flows", str(module)], env=os.environ | SECRETS | settings)
+    try:
+        until(lambda: seen.exists() or None, "the host has imported the module")
+    finally:
+        host.kill()
+        host.wait()
+    inherited = seen.read_text().splitlines()
+    assert {"INNOCENT=kept", f"CRAWLER_STATE={tmp_path}"} <= set(inherited)
+    assert not [line for line in inherited if line.startswith(("CRAWLER_DATABASE__URL", *SECRETS))]
+
+
+def test_a_kept_installation_has_its_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients in authors' functions and isolated processes have the installation without the variables."""
+    for name in ("installation", "secrets"):
+        monkeypatch.setattr(Kept, name, getattr(Kept, name))
+    monkeypatch.setenv("CRAWLER_STATE", str(tmp_path))
+    monkeypatch.setenv("CRAWLER_DATABASE__URL", "sqlite:////elsewhere")
+    keep_installation()
+    assert "CRAWLER_DATABASE__URL" not in os.environ
+    assert locate().settings.database_url == locate(tmp_path).settings.database_url == "sqlite:////elsewhere"
+    assert environment_for_child()["CRAWLER_DATABASE__URL"] == "sqlite:////elsewhere"
 
 
 def test_a_child_inherits_no_secret() -> None:
@@ -87,5 +128,5 @@ def test_a_child_inherits_no_secret() -> None:
     }
     kept = {"CRAWLER_STATE": "/state", "PATH": "/bin"}
     environment = variables | kept
-    forget_secrets(environment)
+    assert forget_secrets(environment) == variables
     assert environment == kept

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 from pydantic import JsonValue
 
-from crawler_lifecycle import configuration, logs
+from crawler_lifecycle import logs
 from crawler_lifecycle.domain.flows.contexts import Source
 from crawler_lifecycle.domain.flows.ends import EndKind
 from crawler_lifecycle.errors import LifecycleError, NotFound, NotReady, TemporaryError
@@ -30,7 +30,7 @@ from crawler_lifecycle.services.flows.isolation import ENDED, STEP
 from crawler_lifecycle.services.flows.modules import Modules, load
 from crawler_lifecycle.services.flows.outcomes import Ended, end_of
 from crawler_lifecycle.services.flows.parent import end_with_children, end_with_parent
-from crawler_lifecycle.services.hiding import hide_process
+from crawler_lifecycle.services.hiding import hide_process, keep_installation
 
 CLIENTS = StepClients()
 logger = logging.getLogger("crawler_lifecycle.steps")
@@ -96,10 +96,10 @@ class LinkToHost(StepLink):
 
 
 def main() -> NoReturn:
-    hide_process()  # the environment has the secrets for the function's clients
+    hide_process()
     end_with_parent(signal.SIGKILL)  # also if the function holds the interpreter's lock
     host = HostConnection(Channel(socket.socket(fileno=int(sys.argv[1]))))
-    settings = configuration.load()
+    settings = keep_installation()  # secrets for the function's clients, which programs of the function do not inherit
     logs.configure(settings.log.format, settings.log.level)
     first = host.next_message()
     modules = _loaded(first["targets"], first["folder"])

@@ -13,6 +13,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from crawler_lifecycle.control.installation import environment_for_child
 from crawler_lifecycle.domain.flows.ends import EndKind
 from crawler_lifecycle.errors import LifecycleError
 from crawler_lifecycle.ports import ClaimedStep
@@ -34,7 +35,7 @@ class StepProcess:
     def __init__(self, modules: Modules, inputs: Inputs) -> None:
         self._inputs = inputs
         self._is_stopped = False
-        self._child = Child(MAIN, folder=modules.working_directory)
+        self._child = Child(MAIN, environment_for_child(), folder=modules.working_directory)
         self._ended: Future[Ended] = Future()
         folder = None if modules.folder is None else str(modules.folder)
         self._child.send({"targets": list(modules.targets), "folder": folder})
