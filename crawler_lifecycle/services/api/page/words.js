@@ -4,7 +4,10 @@ import { fill, h, patch, press, setText } from "/dom.js";
 export const TASK_STATES = [
   "QUEUED", "DEPLOYING", "PENDING", "RUNNING", "STOPPING", "SUCCEEDED", "FAILED", "STOPPED", "LOST",
 ];
-const IN_A_BAR = ["SUCCEEDED", "FAILED", "LOST", "STOPPED", "STOPPING", "RUNNING"]; // what waits leaves the bar empty
+const IN_A_BAR = [ // tasks, jobs and items; what waits leaves the bar empty
+  "SUCCEEDED", "FAILED", "LOST", "STOPPED", "STOPPING", "RUNNING",
+  "completed", "failed", "refused", "discarded", "cancelled", "running", "executing", "odd", "retryable",
+];
 export const JOB_STATES = [
   "completed", "cancelled", "discarded", "executing", "retryable", "scheduled", "available", "suspended",
 ];
@@ -113,10 +116,9 @@ export const counts = (tasks) => stateCounts(tasks, TASK_STATES);
 
 // From the left: what is over, what runs, and then what waits, which stays empty.
 export function setBar(element, tasks, states = TASK_STATES) {
-  const shown = states === TASK_STATES ? IN_A_BAR : states;
   const part = (status, size) => size > 0 && h("i", { dataset: { status }, style: { flexGrow: size } });
   element.title = stateCounts(tasks, states);
-  fill(element, [...shown.map((state) => part(state, tasks[state])), part("", sum(tasks) - sum(tasks, ...shown))]);
+  fill(element, [...IN_A_BAR.map((state) => part(state, tasks[state])), part("", sum(tasks) - sum(tasks, ...IN_A_BAR))]);
 }
 
 export function bar(counts, states = TASK_STATES) {
