@@ -8,9 +8,9 @@ import click
 
 from crawler_lifecycle.cli.audit_lines import finding_lines
 from crawler_lifecycle.cli.limit_lines import held_children, permit_words
-from crawler_lifecycle.cli.list_lines import listed_status, time_taken, why
+from crawler_lifecycle.cli.list_lines import coloured_status, time_taken, why
 from crawler_lifecycle.cli.progress_lines import cause_of, next_look_at, stop_lines, task_line
-from crawler_lifecycle.cli.words import coloured, counts, crawled, duration, facts, named, rfc3339
+from crawler_lifecycle.cli.words import counts, crawled, duration, facts, named, rfc3339
 from crawler_lifecycle.contract.crawl_result import CrawlResult
 from crawler_lifecycle.contract.records import ExportRecord, FormerAttempt, Place, RunDetails, RunRecord, TaskRecord
 from crawler_lifecycle.contract.states import TaskStatus
@@ -101,7 +101,7 @@ def _evidence_lines(task: TaskRecord) -> Iterator[str]:
 
 
 def _run_lines(run: RunRecord, place: Place | None, now: datetime) -> Iterator[str]:
-    yield f"{click.style(f'run {run.run_id}', bold=True)}  {run.crawler}  {coloured(listed_status(run))}"
+    yield f"{click.style(f'run {run.run_id}', bold=True)}  {run.crawler}  {coloured_status(run)}"
     yield from facts(
         [
             ("outcome", run.outcome),
@@ -141,7 +141,7 @@ def end_lines(details: RunDetails) -> Iterator[str]:
     """Yield the line about the run's end, then why, warnings about unusable results, and the exports."""
     run = details.run
     words = f"outcome {run.outcome}, reason {run.reason}"
-    yield f"run {run.run_id} ended {coloured(listed_status(run))} ({words}): {counts(run.tasks)}"
+    yield f"run {run.run_id} ended {coloured_status(run)} ({words}): {counts(run.tasks)}"
     if explanation := why(run):
         yield f"  why: {explanation}"
     unusable = [(task.task, problem) for task in details.tasks if (problem := _unusable_result(task))]

@@ -8,7 +8,7 @@ import click
 from crawler_lifecycle.cli.common import plain
 from crawler_lifecycle.cli.flow_causes import cause_in_words
 from crawler_lifecycle.cli.manager_lines import problem_lines, progress_line, settled, status_lines, sum_words, total
-from crawler_lifecycle.cli.words import coloured, duration, facts, rfc3339, table
+from crawler_lifecycle.cli.words import coloured, duration, facts, is_odd, rfc3339, table
 from crawler_lifecycle.contract.flows.answers import FlowAnswer, FlowSummary, MemberRecord
 from crawler_lifecycle.contract.flows.names import parent_path
 from crawler_lifecycle.contract.flows.records import FlowStatus, Why
@@ -66,7 +66,13 @@ def _job_row(job: MemberRecord, now: datetime, unfinished: Collection[str]) -> t
     run = "-" if job.run_id is None else str(job.run_id)
     attempt = f"{job.attempt or '-'}"
     why = _shortened(_reason(job) or _dependencies(job, unfinished) or cause_in_words(job.cause) or "")
-    return job.path, f"{job.kind} {job.title}", job.state, attempt, rfc3339(job.since), took, run, why
+    return job.path, f"{job.kind} {job.title}", shown_job(job), attempt, rfc3339(job.since), took, run, why
+
+
+def shown_job(job: MemberRecord) -> str:
+    """Return the state; for a completed job with another outcome than the usual one, the outcome beside it."""
+    is_completed = job.state is MemberState.COMPLETED
+    return f"{job.state}, {job.outcome}" if is_completed and is_odd(job.outcome) else job.state
 
 
 def _dependencies(job: MemberRecord, unfinished: Collection[str]) -> str | None:
@@ -169,7 +175,7 @@ def change_lines(flow: str, before: Mapping[str, MemberRecord], changed: Sequenc
             continue
         run = f", run {job.run_id}" if job.run_id is not None else ""
         reason = f": {_reason(job)}" if job.reason and job.state is not MemberState.COMPLETED else ""
-        yield f"{flow}  {coloured(job.state, 9)}  {job.path} ({job.title}{run}){reason}"
+        yield f"{flow}  {coloured(shown_job(job), 9)}  {job.path} ({job.title}{run}){reason}"
 
 
 def manager_change_lines(
@@ -202,7 +208,7 @@ def progress_lines(
     width = max((len(job.path) for job in shown[:most]), default=0)
     for job in shown[:most]:
         words = _reason(job) or cause_in_words(job.cause) or ""
-        yield f"  {coloured(job.state, 9)}  {job.path.ljust(width)}  {job.title}  {_shortened(words)}".rstrip()
+        yield f"  {coloured(shown_job(job), 9)}  {job.path.ljust(width)}  {job.title}  {_shortened(words)}".rstrip()
     if len(shown) > most:
         yield f"  ... {len(shown) - most} more"
 

@@ -4,14 +4,25 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 
 from crawler_lifecycle.cli.limit_lines import permit_words, was_held
-from crawler_lifecycle.cli.words import counts, crawled, duration, fitted, rfc3339, shortened, table, waiting_words
+from crawler_lifecycle.cli.words import (
+    coloured,
+    counts,
+    crawled,
+    duration,
+    fitted,
+    is_odd,
+    rfc3339,
+    shortened,
+    table,
+    waiting_words,
+)
 from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.records import RunSummary
 from crawler_lifecycle.contract.states import ListedStatus, RunStatus
 from crawler_lifecycle.domain.reasons import BY_A_STOP
 
 RUN_COLUMNS = ("RUN", "CRAWLER", "STATUS", "OUTCOME", "REASON", "TASKS", "CRAWLED", "TRIGGER", "CREATED", "TOOK", "WHY")
-EXPENDABLE = ("TRIGGER", "REASON", "CREATED", "CRAWLED", "TASKS", "OUTCOME", "TOOK")  # first the least valuable
+EXPENDABLE = ("TRIGGER", "REASON", "CREATED", "CRAWLED", "TASKS", "TOOK", "OUTCOME")  # first the least valuable
 STATUS = RUN_COLUMNS.index("STATUS")  # also in a narrow terminal
 CRAWLER_COLUMNS = ("CRAWLER", "PROCESSES", "AT ONCE", "START LIMIT", "MAX DURATION", "GRACE")
 LONGEST_WHY = 80  # characters; the rest of a longer explanation is cut off
@@ -20,7 +31,17 @@ LONGEST_WHY = 80  # characters; the rest of a longer explanation is cut off
 def list_lines(runs: Sequence[RunSummary], now: datetime, width: int | None = None) -> Iterator[str]:
     """Yield the lines of a table, no wider than `width`."""
     rows: Sequence[Sequence[str]] = [RUN_COLUMNS, *(_row(run, now) for run in runs)]
-    return table(rows if width is None else fitted(rows, width, EXPENDABLE), STATUS)
+    odd_rows = {number for number, run in enumerate(runs, 1) if is_odd_end(run)}
+    return table(rows if width is None else fitted(rows, width, EXPENDABLE), STATUS, odd_rows)
+
+
+def coloured_status(run: RunSummary) -> str:
+    return coloured(listed_status(run), is_odd=is_odd_end(run))
+
+
+def is_odd_end(run: RunSummary) -> bool:
+    """Return whether the run is completed with another outcome than the usual one."""
+    return run.status is RunStatus.COMPLETED and is_odd(run.outcome)
 
 
 def listed_status(run: RunSummary) -> ListedStatus:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import click
 
 from crawler_lifecycle.cli.limit_lines import permit_words, was_held
-from crawler_lifecycle.cli.list_lines import listed_status, time_taken, why
+from crawler_lifecycle.cli.list_lines import coloured_status, time_taken, why
 from crawler_lifecycle.cli.words import coloured, counts, duration, rfc3339, waiting_words
 from crawler_lifecycle.contract.records import LogRecord, RunDetails, RunRecord, RunSummary, TaskRecord
 from crawler_lifecycle.contract.states import RunStatus, StopPhase, TaskStatus
@@ -56,7 +56,7 @@ def progress_lines(details: RunDetails, now: datetime, most_tasks: int, *, verbo
     """Yield the run's present state, with at most `most_tasks` tasks; `verbose`: with the stage and the next look."""
     run = details.run
     took = duration(time_taken(run, now))
-    yield f"{click.style(f'run {run.run_id}', bold=True)}  {run.crawler}  {coloured(listed_status(run))}  {took}"
+    yield f"{click.style(f'run {run.run_id}', bold=True)}  {run.crawler}  {coloured_status(run)}  {took}"
     if verbose:
         yield f"  stage     {stage(details)}"
     if explanation := why(run):
@@ -84,7 +84,7 @@ def change_lines(before: RunDetails | None, after: RunDetails, *, verbose: bool 
     old_run = before.run if before else None
     if before is None or _state(before, verbose=verbose) != _state(after, verbose=verbose):
         words = (f"stage {stage(after)}" if verbose else None, situation(after))
-        yield f"run {run.run_id}  {coloured(listed_status(run))}  {', '.join(filter(None, words))}".rstrip()
+        yield f"run {run.run_id}  {coloured_status(run)}  {', '.join(filter(None, words))}".rstrip()
     if why(run) and (old_run is None or why(old_run) != why(run)):
         yield f"run {run.run_id}  why: {why(run)}"
     old_tasks = {task.task: _state_of_task(task, verbose=verbose) for task in before.tasks} if before else {}

@@ -1,6 +1,6 @@
 """Turns times, statuses, counts and tables into text."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 
 import click
@@ -16,9 +16,10 @@ COLOURS = {
     "COMPLETED": "green", "SUCCEEDED": "green", "FAILED": "red", "LOST": "red", "STOPPED": "yellow",
     "STOPPING": "yellow", "PROCESSING": "cyan", "RUNNING": "cyan",
     "completed": "green", "discarded": "red", "cancelled": "yellow", "paused": "yellow", "retryable": "yellow",
-    "executing": "cyan", "completed, failures": "yellow",
+    "executing": "cyan",
 }  # fmt: skip
 
+FINISHED = "finished"  # usual outcome of a crawl, and usual close reason of a manager
 GAP = "  "  # between two columns
 LEAST_LAST_COLUMN = 20  # characters
 
@@ -54,8 +55,14 @@ def duration(time: timedelta) -> str:
     return f"{minutes}m{seconds % 60:02}s" if minutes else f"{seconds}s"
 
 
-def coloured(status: str, width: int = 0) -> str:
-    return click.style(status.ljust(width), fg=COLOURS.get(status))
+def coloured(status: str, width: int = 0, *, is_odd: bool = False) -> str:
+    """Return the status in its colour. `is_odd`, or a word beside the status: yellow."""
+    return click.style(status.ljust(width), fg="yellow" if is_odd or ", " in status else COLOURS.get(status))
+
+
+def is_odd(outcome: str | None) -> bool:
+    """Return whether a completed run or job has another outcome than the usual one."""
+    return outcome not in (None, FINISHED)
 
 
 def counts(tasks: Mapping[TaskStatus, int]) -> str:
@@ -114,12 +121,14 @@ def shortened(text: str, longest: int) -> str:
     return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
-def table(rows: Sequence[Sequence[str]], status_column: int | None = None) -> Iterator[str]:
+def table(
+    rows: Sequence[Sequence[str]], status_column: int | None = None, odd_rows: Collection[int] = ()
+) -> Iterator[str]:
     """Yield a line for every row, with aligned columns. The first row has the titles; one column may have statuses."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for number, row in enumerate(rows):
         cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
         is_title = number == 0
         if status_column is not None and not is_title:
-            cells[status_column] = coloured(row[status_column], widths[status_column])
+            cells[status_column] = coloured(row[status_column], widths[status_column], is_odd=number in odd_rows)
         yield GAP.join(cells).rstrip()

@@ -287,6 +287,21 @@ async def test_the_box_of_a_failed_job_says_why(page: Page, shelf: Shelf) -> Non
     await page.until(f"({BOX % 'a'})?.textContent.includes('no such table')")
 
 
+async def test_a_completed_job_with_another_outcome_is_amber(page: Page, shelf: Shelf) -> None:
+    """A crawl that was banned had a check mark and a green pill."""
+    pushed(shelf.database, Workflow("ban", id="banned").add("a", crawl("books")).add("b", crawl("shops"), deps="a"))
+    write(shelf, "banned", ["a"], state="completed", outcome="banned_by_site")
+    write(shelf, "banned", ["b"], state="completed", outcome="finished")
+    await page.evaluate("location.hash = '#/flows/banned?view=graph'")
+    await page.until(f"({BOX % 'a'})?.innerText.includes('banned by site')")
+    statuses = "[...document.querySelectorAll('.box')].map((box) => box.dataset.status).sort().join()"
+    assert await page.evaluate(statuses) == "completed,odd"
+    await page.click("[aria-label=View] .chip", "Jobs")
+    pills = "[...document.querySelectorAll('.jobs .pill')].map((pill) => pill.dataset.status + pill.innerText).join()"
+    await page.until(f"{pills} === 'oddcompleted,completedcompleted'")
+    assert "banned by site" in await page.evaluate("document.querySelector('.jobs [data-key=a]').innerText")
+
+
 async def test_a_drain_and_a_retry_of_all_are_confirmed(page: Page, shelf: Shelf) -> None:
     failing(shelf.database, "asked")
     records = SqlStore(shelf.database).flow_records

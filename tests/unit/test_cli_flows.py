@@ -16,16 +16,17 @@ from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.cli import flow_checking, flow_holding, flow_running
 from crawler_lifecycle.cli.common import open_control
-from crawler_lifecycle.cli.flow_lines import list_lines
+from crawler_lifecycle.cli.flow_lines import change_lines, job_lines, list_lines, progress_lines
 from crawler_lifecycle.cli.flow_options import print_effect
 from crawler_lifecycle.cli.flow_running import own_host_of
 from crawler_lifecycle.cli.flows import flow as group
 from crawler_lifecycle.cli.remote.flows import RemoteFlows
 from crawler_lifecycle.client.http import Api
-from crawler_lifecycle.contract.flows.answers import FlowSummary
+from crawler_lifecycle.contract.flows.answers import FlowSummary, MemberRecord
 from crawler_lifecycle.contract.flows.definition import FlowDefinition
+from crawler_lifecycle.contract.flows.records import FlowStatus
 from crawler_lifecycle.contract.flows.requests import AppendMembers, PushFlow
-from crawler_lifecycle.contract.flows.states import FlowIntent, FlowState
+from crawler_lifecycle.contract.flows.states import FlowIntent, FlowState, MemberState
 from crawler_lifecycle.contract.managers.records import ItemSums
 from crawler_lifecycle.domain.flows import words
 from crawler_lifecycle.domain.flows.ends import EndKind
@@ -58,6 +59,7 @@ nightly = (
 )
 """
 
+STATUS = FlowStatus(id="f", state=FlowState.COMPLETED, total=1)
 
 VERBS = (
     "push", "start", "check", "run", "list", "show", "jobs", "watch", "graph", "why", "add", "approve", "cancel",
@@ -528,6 +530,25 @@ def test_a_list_marks_failures_of_managers_and_names_waits() -> None:
     _, failed, waits = list_lines([flow, waiting], datetime.now(UTC))
     assert click.style("completed, failures", fg="yellow") in failed, failed
     assert waits.endswith("  a decision about go, a host of my_project.flows")
+
+
+def test_a_completed_job_with_another_outcome_is_no_green_line() -> None:
+    """A crawl that was banned was a green `completed` without a word."""
+    named: dict[str, Any] = {"flow_id": "f", "number": 0, "state": MemberState.COMPLETED}
+    banned = MemberRecord(path="a", kind="crawl", title="books", outcome="banned", **named)
+    failures = MemberRecord(path="m", kind="manager", title="Shops", outcome="finished_with_failures", **named)
+    finished = MemberRecord(path="b", kind="crawl", title="books", outcome="finished", **named)
+    _, *rows = job_lines([banned, failures, finished], datetime.now(UTC))
+    width = len("completed, finished_with_failures")
+    for row, state in zip(rows, ("completed, banned", "completed, finished_with_failures"), strict=False):
+        assert click.style(state.ljust(width), fg="yellow") in row, row
+    assert click.style("completed".ljust(width), fg="yellow") not in rows[2]
+    assert "finished" not in rows[2]
+    (line,) = change_lines("f", {}, [banned])
+    assert click.style("completed, banned", fg="yellow") in line
+    assert any(
+        click.style("completed, banned", fg="yellow") in line for line in progress_lines(STATUS, {"a": banned}, 5)
+    )
 
 
 def waits_of(crawlctl: Crawlctl, flow: str) -> list[str]:

@@ -108,6 +108,21 @@ def test_what_a_run_has_crawled_is_in_its_line_and_its_details() -> None:
     } <= set(shown)
 
 
+def test_a_completed_run_with_another_outcome_is_no_green_line() -> None:
+    """`banned` stood beside a green COMPLETED."""
+    banned, finished = (
+        a_run(RunStatus.COMPLETED, TaskStatus.SUCCEEDED, outcome=word) for word in ("banned", "finished")
+    )
+    for width in (None, 80):
+        header, odd, usual = list_lines([banned.run, finished.run], NOW, width)
+        assert click.style("COMPLETED", fg="yellow") in odd
+        assert click.style("COMPLETED", fg="green") in usual
+        assert click.unstyle(odd)[header.index("OUTCOME") :].startswith("banned")
+    for lines in (details_lines, lambda details, now: progress_lines(details, now, 3)):
+        assert click.style("COMPLETED", fg="yellow") in next(iter(lines(banned, NOW)))
+    assert click.style("COMPLETED", fg="yellow") in next(end_lines(banned))
+
+
 def test_a_result_that_does_not_count_is_a_line_of_its_task() -> None:
     details = a_run(RunStatus.COMPLETED, TaskStatus.SUCCEEDED)
     details.tasks[0] = details.tasks[0].model_copy(update={"events": ["deployed", "CRAWL_RESULT not used: it is late"]})

@@ -2,7 +2,7 @@
 
 import { duration, fill, h, link, moment, setText } from "/kit.js";
 
-// `rows`: {name, href?, parts: [{from, to?, status}]}; a part without an end lasts until now.
+// `rows`: {name, href?, parts: [{from, to?, status, word?}]}; a part without an end lasts until now.
 export function drawChart(element, rows, note = "") {
   if (!element.firstChild) element.append(h("p.quiet"), h("div.axis.num", h("span"), h("span")), h("ol.bars"));
   const [told, axis, list] = element.children;
@@ -15,10 +15,10 @@ export function drawChart(element, rows, note = "") {
   const length = Math.max(1000, Math.max(...times) - begin);
   setText(axis.firstChild, moment(new Date(begin).toISOString()));
   setText(axis.lastChild, `${moment(new Date(begin + length).toISOString())} (${duration(length)})`);
-  fill(list, rows.map(({ name, href, parts }) => h("li", href ? link(href, name) : h("span", name), h("div.track", parts.map(({ from, to, status }) => {
+  fill(list, rows.map(({ name, href, parts }) => h("li", href ? link(href, name) : h("span", name), h("div.track", parts.map(({ from, to, status, word = status.toLowerCase() }) => {
     const [start, end] = [Date.parse(from), to ? Date.parse(to) : now];
     return h("i", {
-      dataset: { status }, title: `${name} ${status.toLowerCase()}: ${duration(end - start)}`,
+      dataset: { status }, title: `${name} ${word}: ${duration(end - start)}`,
       style: { left: `${100 * (start - begin) / length}%`, width: `${Math.max(0.3, 100 * (end - start) / length)}%` },
     });
   })))));

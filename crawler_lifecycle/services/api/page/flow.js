@@ -1,4 +1,4 @@
-import { addressOf, alertLine, chipGroup, counted, duration, fill, follow, get, h, JOB_STATES, lasting, lead, link, listen, makeLine, mayOperate, noAnswer, number, outsideLink, patch, post, press, setBar, setText, skeleton, stateCounts, sum, toast } from "/kit.js";
+import { addressOf, alertLine, chipGroup, counted, duration, fill, follow, get, h, JOB_STATES, lasting, lead, link, listen, lookOfJob, makeLine, mayOperate, noAnswer, number, outsideLink, patch, post, press, setBar, setText, skeleton, stateCounts, stateInWords, sum, toast } from "/kit.js";
 import { drawChart } from "/chart.js";
 import { openDialog, reasonField } from "/dialog.js";
 import { flowPill, reasonInWords } from "/standing.js";
@@ -154,7 +154,7 @@ export function showFlow({ main, name: id, place, signal }) {
     const begun = [...jobs.values()].filter((job) => job.began_at).sort((one, other) => (one.began_at < other.began_at ? -1 : 1));
     drawChart(chart, begun.slice(0, BARS).map((job) => ({
       name: job.path, href: job.run_id ? `#/runs/${job.run_id}` : null,
-      parts: [{ from: job.began_at, to: job.ended_at, status: job.state }],
+      parts: [{ from: job.began_at, to: job.ended_at, status: lookOfJob(job), word: stateInWords(job.state) }],
     })), begun.length > BARS ? `The first ${BARS} of ${number(begun.length)} jobs.` : "");
   }
 

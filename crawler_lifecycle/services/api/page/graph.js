@@ -1,7 +1,7 @@
 // A flow as a picture: layers from left to right, coloured by state. Sub-workflows, jobs that are alike, and where there
 // would be too many boxes the jobs of a layer, are one box until somebody opens it.
 
-import { bar, chipGroup, counted, fill, h, JOB_STATES, lasting, number, patch, setText, stateCounts, stateInWords, sum, visible } from "/kit.js";
+import { bar, chipGroup, counted, fill, h, inWords, JOB_STATES, lasting, lookOfJob, number, patch, setText, stateCounts, stateInWords, sum, visible } from "/kit.js";
 import { shownReason } from "/standing.js";
 
 const MOST = 1000;
@@ -10,7 +10,7 @@ const [HEIGHT, DOWN] = [42, 12]; // of a box, as in style.css, and between boxes
 const SIZES = [[178, 54], [164, 40], [150, 34], [136, 28], [122, 24]]; // widths of a box and of the space to its right: the first that fits
 const MOST_WAYS = 300; // places that lines pass beside boxes
 const HEAD = 6; // of an arrow
-const MARKS = { completed: "\u2713", discarded: "\u2715", cancelled: "\u2298", executing: "\u25b6", retryable: "\u21bb" };
+const MARKS = { completed: "\u2713", discarded: "\u2715", cancelled: "\u2298", executing: "\u25b6", retryable: "\u21bb", odd: "!" };
 
 // `choose(job)`: somebody wants to know more of it.
 export function makeGraph(choose) {
@@ -83,17 +83,18 @@ function paint(box, { key, job, title, counts, size }, row) {
   const state = URGENCY.find((each) => counts[each]);
   const about = job ? `${title} \u00b7 ${stateInWords(state)}` : stateCounts(counts, JOB_STATES);
   const why = row && (state === "discarded" || state === "retryable" || state === "cancelled") ? shownReason(row) : "";
-  const whole = visible(job ? [`${job} ${about}`, row.run_id && `run ${row.run_id}`, why].filter(Boolean).join(", ") : `${nameOf(key)}: ${about}`);
+  const look = row ? lookOfJob(row) : state;
+  const whole = visible(job ? [`${job} ${about}`, row.run_id && `run ${row.run_id}`, why, look === "odd" && row.outcome].filter(Boolean).join(", ") : `${nameOf(key)}: ${about}`);
   if (box.title === whole && box.dataset.ended === `${row?.ended_at}`) return;
   box.title = whole;
-  Object.assign(box.dataset, { status: state, many: !job, ended: `${row?.ended_at}` });
-  fill(box, job ? [h("b", h("span", { "aria-hidden": "true" }, MARKS[state] ?? "\u25cb"), ` ${job.split("/").pop()}`), h("small", aboutJob(row, why, about))]
+  Object.assign(box.dataset, { status: look, many: !job, ended: `${row?.ended_at}` });
+  fill(box, job ? [h("b", h("span", { "aria-hidden": "true" }, MARKS[look] ?? "\u25cb"), ` ${job.split("/").pop()}`), h("small", aboutJob(row, why, about))]
     : [h("b", `${number(size)} \u00d7 ${nameOf(key)}`), bar(counts, JOB_STATES)]);
 }
 
-function aboutJob({ run_id: run, began_at: began, ended_at: ended }, why, about) {
+function aboutJob({ run_id: run, began_at: began, ended_at: ended, ...job }, why, about) {
   if (why) return why;
-  const parts = [run && `run ${run}`, began && lasting(began, ended)].filter(Boolean);
+  const parts = [lookOfJob(job) === "odd" && inWords(job.outcome), run && `run ${run}`, began && lasting(began, ended)].filter(Boolean);
   return parts.length ? parts.flatMap((each, place) => [place > 0 && " \u00b7 ", each]) : about;
 }
 

@@ -1,4 +1,4 @@
-import { chipGroup, choice, drawChips, emptyLine, fill, get, h, inWords, JOB_STATES, lasting, may, mayOperate, number, options, pill, runLink, say, searchField, setText, sum, time } from "/kit.js";
+import { chipGroup, choice, drawChips, emptyLine, fill, get, h, inWords, JOB_STATES, lasting, lookOfJob, may, mayOperate, number, options, pill, runLink, say, searchField, setText, stateInWords, sum, time } from "/kit.js";
 import { reasonInWords, shownReason } from "/standing.js";
 import { makeGrid } from "/table.js";
 
@@ -26,7 +26,7 @@ export function makeLedger({ path, place, keep, act, signal }) {
   };
   const grid = makeGrid("tasks.jobs", {
     "Job|id": ({ key }) => h("button.open", { "aria-expanded": String(key === opened), onclick: () => open(key === opened ? null : jobs.get(key)) }, key),
-    State: ({ state }) => pill(state),
+    State: (job) => pill(lookOfJob(job), stateInWords(job.state)),
     "What|what": ({ title, run_id: run, labels }) => [`${title} `, run && runLink(run), labels[0] && h("small", ` ${labels.join(" ")}`)],
     "Why|why": (job) => h("span", { title: whyOf(job) }, whyOf(job)),
     "Took|took": (job) => lasting(job.began_at, job.ended_at),

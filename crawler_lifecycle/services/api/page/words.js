@@ -92,6 +92,8 @@ export const pill = (status, text = stateInWords(status)) => h("span.pill", { da
 
 // A completed run with another outcome than `finished` is nothing to be calm about.
 const isOdd = (run) => run.status === "COMPLETED" && Boolean(run.outcome) && run.outcome !== "finished";
+// The same for a job of a flow: a crawl by its outcome, a manager by its close reason.
+export const lookOfJob = ({ state, outcome }) => (state === "completed" && outcome && outcome !== "finished" ? "odd" : state);
 export const look = (run) => (isOdd(run) ? "odd" : shownStatus(run));
 
 // The status, and beside it the outcome, unless both are the same word.
