@@ -17,6 +17,7 @@ from crawler_lifecycle.contract.flows.values import untagged
 from crawler_lifecycle.contract.managers.item_filter import ItemFilter
 from crawler_lifecycle.contract.managers.items import ItemState
 from crawler_lifecycle.contract.managers.records import ItemRecord, ManagerStatus
+from crawler_lifecycle.domain.outcome_words import FINISHED
 from crawler_lifecycle.errors import BadInput
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ MOST_ERRORS = 3  # members with their tracebacks
 LAST_LINES = 15  # lines of a traceback
 MOST_ITEMS = 50  # a larger ledger is shown without its completed items
 UNUSUAL = (ItemState.FAILED, ItemState.REFUSED, ItemState.CANCELLED)
-FINISHED = "finished"  # close reason without failures
 
 
 class FlowReport(Message):
@@ -98,7 +98,7 @@ async def until_paused(changes: AsyncIterator[FlowChange]) -> AsyncIterator[Flow
 
 
 def end_lines(end: FlowReport) -> Iterator[str]:
-    yield end_line(end.status)
+    yield end_line(end.status, end.managers)
     for manager in end.managers:
         yield from status_lines(manager)
         if items := end.items.get(manager.path):

@@ -109,7 +109,7 @@ def flow_lines(
     managers: Sequence[ManagerStatus] = (),
 ) -> Iterator[str]:
     """Yield the whole flow: its sums, its sub-workflows, its managers, its failed members, and its timeline."""
-    yield f"{click.style(status.id, bold=True)}  {coloured(status.state)}"
+    yield f"{click.style(status.id, bold=True)}  {coloured(shown_flow(status, managers))}"
     yield from facts(
         [
             ("name", status.name),
@@ -197,7 +197,8 @@ def progress_lines(
 ) -> Iterator[str]:
     """Yield the flow's present state: sums, and a limited number of members, first the members under way."""
     took = "" if status.elapsed is None else f"  {duration(status.elapsed)}"
-    yield f"{click.style(f'flow {status.name or status.id}', bold=True)}  {coloured(status.state)}{took}"
+    name = click.style(f"flow {status.name or status.id}", bold=True)
+    yield f"{name}  {coloured(shown_flow(status, managers))}{took}"
     for manager in managers:
         yield f"  {_bar(settled(manager.counts), total(manager.counts))} {progress_line(manager.path, manager)}"
         if manager.problem is not None:
@@ -220,11 +221,17 @@ _ORDER = [
 ]  # fmt: skip
 
 
-def end_line(status: FlowStatus) -> str:
+def end_line(status: FlowStatus, managers: Sequence[ManagerStatus] = ()) -> str:
     took = "" if status.elapsed is None else f" after {duration(status.elapsed)}"
     if not status.state.is_final:
         return f"flow {status.id} is {coloured(status.state)}{took}: {counts(status.counts)}"
-    return f"flow {status.id} ended {coloured(status.state)}{took}: {counts(status.counts)}"
+    return f"flow {status.id} ended {coloured(shown_flow(status, managers))}{took}: {counts(status.counts)}"
+
+
+def shown_flow(status: FlowStatus, managers: Sequence[ManagerStatus]) -> str:
+    """Return the state; for a completed flow, also the reasons of its managers' ends other than the usual one."""
+    reasons = {manager.close_reason for manager in managers if is_odd(manager.close_reason)}
+    return ", ".join((status.state, *sorted(filter(None, reasons)))) if is_success(status.state) else status.state
 
 
 def is_success(state: FlowState) -> bool:

@@ -81,7 +81,7 @@ async def _watch(
     managers = await read_managers()
     if not as_json:
         of_managers = [line for manager in plain(list(managers)) for line in status_lines(manager)]
-        for line in (end_line(plain(status)), *of_managers, *failed_lines(plain(list(jobs.values())))):
+        for line in (end_line(plain(status), managers), *of_managers, *failed_lines(plain(list(jobs.values())))):
             click.echo(line)
     return OK if is_success(status.state) and is_finished(managers) else NOT_COMPLETED
 

@@ -10,6 +10,7 @@ from crawler_lifecycle.contract.crawl_result import Number
 from crawler_lifecycle.contract.states import TaskStatus
 from crawler_lifecycle.domain import reasons
 from crawler_lifecycle.domain.crawl_results import FIRST_STATS
+from crawler_lifecycle.domain.outcome_words import FINISHED
 from crawler_lifecycle.domain.words import utc_text
 
 COLOURS = {
@@ -19,7 +20,6 @@ COLOURS = {
     "executing": "cyan",
 }  # fmt: skip
 
-FINISHED = "finished"  # usual outcome of a crawl, and usual close reason of a manager
 GAP = "  "  # between two columns
 LEAST_LAST_COLUMN = 20  # characters
 

@@ -367,10 +367,13 @@ async def test_what_needs_a_person_is_told_on_every_view(page: Page, shelf: Shel
     await page.until("location.hash.startsWith('#/flows/asks')")
     await page.click("#needs a", "with failed items")
     await page.until("location.hash.startsWith('#/flows/shops')")
+    await page.until("document.title === 'completed, 1 failed \u00b7 shops'")
     pushed(shelf.database, Workflow("calm", id="calm").add("later", crawl("books")))
     listed = "[...document.querySelectorAll('.flows tbody tr a')].map((link) => link.textContent).join()"
     await page.evaluate("location.hash = '#/flows'")
     await page.until(f"{listed}.startsWith('calm,shops,asks')")
+    amber = "[...document.querySelectorAll('.flows .pill[data-status=odd]')].map((pill) => pill.innerText).join()"
+    assert await page.evaluate(amber) == "completed, 1 failed"
     row = "[...document.querySelectorAll('.flows tbody tr')].find((row) => row.innerText.startsWith('asks'))"
     bar = f"[...{row}.querySelectorAll('.meter i')].map((part) => part.dataset.status).join()"
     await page.until(f"{row}.innerText.includes('0/1')")

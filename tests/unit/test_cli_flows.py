@@ -16,7 +16,8 @@ from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.cli import flow_checking, flow_holding, flow_running
 from crawler_lifecycle.cli.common import open_control
-from crawler_lifecycle.cli.flow_lines import change_lines, job_lines, list_lines, progress_lines
+from crawler_lifecycle.cli.flow_ends import FlowReport, end_lines
+from crawler_lifecycle.cli.flow_lines import change_lines, end_line, flow_lines, job_lines, list_lines, progress_lines
 from crawler_lifecycle.cli.flow_options import print_effect
 from crawler_lifecycle.cli.flow_running import own_host_of
 from crawler_lifecycle.cli.flows import flow as group
@@ -27,7 +28,7 @@ from crawler_lifecycle.contract.flows.definition import FlowDefinition
 from crawler_lifecycle.contract.flows.records import FlowStatus
 from crawler_lifecycle.contract.flows.requests import AppendMembers, PushFlow
 from crawler_lifecycle.contract.flows.states import FlowIntent, FlowState, MemberState
-from crawler_lifecycle.contract.managers.records import ItemSums
+from crawler_lifecycle.contract.managers.records import ItemSums, ManagerStatus
 from crawler_lifecycle.domain.flows import words
 from crawler_lifecycle.domain.flows.ends import EndKind
 from crawler_lifecycle.flows import Workflow
@@ -549,6 +550,24 @@ def test_a_completed_job_with_another_outcome_is_no_green_line() -> None:
     assert any(
         click.style("completed, banned", fg="yellow") in line for line in progress_lines(STATUS, {"a": banned}, 5)
     )
+
+
+def test_a_flow_with_failures_of_a_manager_is_nowhere_green() -> None:
+    """`flow list` marked it, and `flow show`, `flow watch` and the end of `flow run` did not."""
+    failures, finished = (
+        [ManagerStatus(path="m", function="m:Shops", close_reason=reason)]
+        for reason in ("finished_with_failures", "finished")
+    )
+    for managers, state in ((failures, "completed, finished_with_failures"), (finished, "completed")):
+        colour = "yellow" if managers is failures else "green"
+        report = FlowReport(status=STATUS, failed=[], errors={}, results={}, managers=managers)
+        heads = (
+            next(flow_lines(STATUS, [], [], managers)),
+            next(progress_lines(STATUS, {}, 5, managers)),
+            next(end_lines(report)),
+            end_line(STATUS, managers),
+        )
+        assert [click.style(state, fg=colour) in head for head in heads] == [True] * 4
 
 
 def waits_of(crawlctl: Crawlctl, flow: str) -> list[str]:
