@@ -287,6 +287,39 @@ async def test_the_box_of_a_failed_job_says_why(page: Page, shelf: Shelf) -> Non
     await page.until(f"({BOX % 'a'})?.textContent.includes('no such table')")
 
 
+async def test_a_cancel_and_a_rejection_are_confirmed(page: Page, shelf: Shelf) -> None:
+    """A click ended a crawl, or cancelled all jobs that needed an approval."""
+    flow = Workflow("ends", id="ends").add("a", plain).add_approval("go").add_approval("no").add("b", plain, deps="no")
+    pushed(shelf.database, flow)
+    write(shelf, "ends", ["a"], state="executing")
+    records = SqlStore(shelf.database).flow_records
+
+    def asked() -> set[str]:
+        ledger = records.kept("ends").ledger
+        named = {path: ledger.members[number] for path, number in ledger.paths_of_members().items()}
+        return {path for path, member in named.items() if member.state == "cancelled" or member.decision is False}
+
+    await page.evaluate("location.hash = '#/flows/ends?view=ledger'")
+    await page.click("tr[data-key=a] .act button", "Cancel")
+    await page.until_text(
+        "Cancel a?", "It is asked to end, also a crawl under way. Jobs that need it are cancelled, too."
+    )
+    await page.press("Escape")
+    await page.until("!document.querySelector('dialog')")
+    await page.click("tr[data-key=no] .act button", "Reject")
+    await page.until_text("Reject no?", "Jobs that need its approval are cancelled.")
+    assert asked() == set()
+    await page.click("dialog button", "Reject")
+    await eventually(lambda: asked() == {"no"})
+    await page.click(".asks button", "Reject")
+    await page.until_text("Reject go?")
+    await page.click("dialog button", "Reject")
+    await eventually(lambda: asked() == {"no", "go"})
+    await page.click("tr[data-key=a] .act button", "Cancel")
+    await page.click("dialog button", "Cancel the job")
+    await eventually(lambda: asked() == {"no", "go", "a"})
+
+
 async def test_a_completed_job_with_another_outcome_is_amber(page: Page, shelf: Shelf) -> None:
     """A crawl that was banned had a check mark and a green pill."""
     pushed(shelf.database, Workflow("ban", id="banned").add("a", crawl("books")).add("b", crawl("shops"), deps="a"))

@@ -56,6 +56,9 @@ async def test_the_few_that_failed_are_named_and_retried_in_place(page: Page, sh
     await page.click(".ledger .chip", "waiting")
     await page.until(f"{ITEMS}.startsWith('3,7,10')")
     await page.click(".boxed [data-key='10'] button", "Cancel")
+    await page.until_text("Cancel 1 item?", "What is cancelled is never crawled, unless somebody retries it.")
+    assert 10 in [entry.number for entry in flow.waiting(100)]
+    await page.click("dialog button", "Cancel 1 item")
     await page.until(f"{ITEMS}.startsWith('3,7,11')")
 
 
@@ -93,7 +96,7 @@ async def test_a_cancel_of_all_that_wait_asks(page: Page, shelf: Shelf) -> None:
     await page.evaluate("location.hash = '#/flows/shops%2Fmany?item=waiting'")
     await page.evaluate("performance.clearResourceTimings()")  # an earlier test has cancelled an item
     await page.click(".ledger button", "Cancel all that wait")
-    await page.until_text("Cancel 31 items?", "They are never crawled, unless somebody retries them.")
+    await page.until_text("Cancel 31 items?", "never crawled, unless somebody retries it. Running items continue.")
     assert not await page.evaluate(
         "performance.getEntriesByType('resource').some((it) => it.name.includes('cancel-items'))"
     )

@@ -4,7 +4,7 @@ import { openDialog, reasonField } from "/dialog.js";
 import { flowPill, reasonInWords } from "/standing.js";
 import { makeGraph } from "/graph.js";
 import { ITEM_STATES, makeItems } from "/items.js";
-import { makeLedger } from "/ledger.js";
+import { askToReject, makeLedger } from "/ledger.js";
 
 const VIEWS = { items: "Items", graph: "Graph", ledger: "Jobs", time: "Gantt", log: "Events" };
 const DRAW_PAUSE = 150; // between two drawings
@@ -37,7 +37,7 @@ export function showFlow({ main, name: id, place, signal }) {
   const tabs = chipGroup("View", Object.entries(VIEWS).map(([name, label]) =>
     h("button.chip", { dataset: { key: name }, onclick: () => turn(name) }, label)));
   const panel = h("div");
-  const common = { path, place, keep, act, send, signal };
+  const common = { path, place, keep, act, send, signal, ask };
   const [ledger, items] = [makeLedger(common), makeItems({ ...common, headline: (counts) => { sums = counts; draw(); } })];
   const graph = makeGraph((job) => { turn("ledger"); ledger.open(job); });
   const chart = h("div.chart");
@@ -145,10 +145,10 @@ export function showFlow({ main, name: id, place, signal }) {
 
   function drawAsks() {
     const open = [...jobs.values()].filter(({ kind, state }) => kind === "approval" && state === "available");
-    const decide = (name, job, approved, said) => h("button", () => act("approve", { job, approved }, () => said), name);
+    const approve = (job) => h("button", () => act("approve", { job, approved: true }, () => "Approved."), "Approve");
     patch(asks, [...open, ...stuck.filter((each) => each.path !== id)].slice(0, MOST_ASKS), (each) => `${each.path}${each.state}${each.cause ?? ""}`, ({ path: job, kind, state, cause }) => h("li",
       { dataset: { status: state } }, kind ? [h("span", h("b", job), " waits for a decision"),
-        ...(mayOperate() ? [decide("Approve", job, true, "Approved."), decide("Reject", job, false, "Rejected.")] : [])]
+        ...(mayOperate() ? [approve(job), h("button", () => askToReject(ask, job), "Reject \u2026")] : [])]
         : h("span", h("b", job), `${state === "discarded" ? " failed: " : " "}${reasonInWords(cause)}`)));
   }
 
@@ -177,12 +177,14 @@ export function showFlow({ main, name: id, place, signal }) {
     return send(...asked).catch((error) => toast(error.message));
   }
 
+  // Asks before an act that ends other people's work. `asked`: as for `send`.
+  function ask(title, submit, about, ...asked) {
+    openDialog({ title, submit, danger: true, content: [h("p.quiet", about)], send: () => send(...asked) });
+  }
+
   function askToDrain() {
-    openDialog({
-      title: `Drain ${id}?`, submit: "Drain", danger: true,
-      content: [h("p.quiet", "Jobs under way finish. All jobs that have not started are cancelled.")],
-      send: () => send("hold", { hold: "drain" }, () => "Draining: nothing more starts."),
-    });
+    ask(`Drain ${id}?`, "Drain", "Jobs under way finish. All jobs that have not started are cancelled.",
+      "hold", { hold: "drain" }, () => "Draining: nothing more starts.");
   }
 
   function askToRetry() {

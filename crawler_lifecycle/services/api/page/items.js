@@ -7,6 +7,7 @@ const OURS = /^(FLOW_ID|PARENT_NAME|JOBSEQ|RETRIED_FROM)=/; // tags that each jo
 export const ITEM_STATES = ["waiting", "running", "completed", "failed", "cancelled", "refused"];
 const BAD = ["failed", "cancelled", "refused"];
 const PAGE = 100;
+const CANCELLED = "What is cancelled is never crawled, unless somebody retries it.";
 
 // `headline(counts)`: how many items of all managers are in each state.
 export function makeItems({ path, place, keep, act, send, headline, signal }) {
@@ -21,11 +22,11 @@ export function makeItems({ path, place, keep, act, send, headline, signal }) {
   const button = (name, verb, numbers) => h("button", () => act(`${verb}-items`, { manager: manager.path, numbers }, (count) => `${name}: ${counted(count, "item")}.`).then(table.load), name);
   // Without a crawler an item has never been fit to start. What the manager's own filter refused stays as it is.
   const buttons = ({ key, state, crawler, override, is_filtered: isFiltered }) => mayOperate() && !isFiltered && h("div.actions",
-    state === "waiting" && button("Cancel", "cancel", [key]),
+    state === "waiting" && h("button", () => ask("Cancel", "cancel", 1, CANCELLED, [key]), "Cancel \u2026"),
     BAD.includes(state) && (crawler ? button("Retry", "retry", [key]) : h("button", () => correct(key, override), "Correct \u2026")),
     state === "refused" && button("Dismiss", "cancel", [key]));
   const retry = h("button", { title: "Give all failed items another attempt", onclick: () => ask("Retry", "retry", manager.counts.failed, "Each failed item gets another crawl.") }, "Retry all that failed \u2026");
-  const cancel = h("button", { title: "Cancel all items that have not started", onclick: () => ask("Cancel", "cancel", manager.counts.waiting, "They are never crawled, unless somebody retries them. Running items continue.") }, "Cancel all that wait \u2026");
+  const cancel = h("button", { title: "Cancel all items that have not started", onclick: () => ask("Cancel", "cancel", manager.counts.waiting, `${CANCELLED} Running items continue.`) }, "Cancel all that wait \u2026");
   const resume = h("button", { title: "Let the manager continue after its failure", onclick: () => act("hold", { hold: "run" }, () => "The manager continues.").then(table.load) }, "Resume");
 
   const table = makeTable({
@@ -52,11 +53,11 @@ export function makeItems({ path, place, keep, act, send, headline, signal }) {
     },
   });
 
-  function ask(name, verb, count, about) {
+  function ask(name, verb, count, about, numbers) {
     openDialog({
       title: `${name} ${counted(count, "item")}?`, submit: `${name} ${counted(count, "item")}`, danger: verb === "cancel", content: [h("p.quiet", about)],
       send: async () => {
-        await send(`${verb}-items`, { manager: manager.path }, (done) => `${name}: ${counted(done, "item")}.`);
+        await send(`${verb}-items`, { manager: manager.path, numbers }, (done) => `${name}: ${counted(done, "item")}.`);
         table.load();
       },
     });

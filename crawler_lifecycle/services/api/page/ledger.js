@@ -6,7 +6,7 @@ const MOST = 100; // lines at first, and this many more each time
 const ENDED = ["cancelled", "discarded", "retryable"];
 const OPEN = ["suspended", "available", "scheduled", "executing", "retryable"];
 
-export function makeLedger({ path, place, keep, act, signal }) {
+export function makeLedger({ path, place, keep, act, ask, signal }) {
   let jobs = new Map();
   let counts = {};
   let most = MOST;
@@ -20,9 +20,11 @@ export function makeLedger({ path, place, keep, act, signal }) {
     const button = (name, verb, body, said) => h("button", () => act(verb, body, said), name);
     return mayOperate() && h("div.actions",
       kind === "approval" && isOpen && [button("Approve", "approve", { job: key }, () => "Approved."),
-        button("Reject", "approve", { job: key, approved: false }, () => "Rejected.")],
+        h("button", () => askToReject(ask, key), "Reject \u2026")],
       ENDED.includes(state) && button("Retry", "retry", { jobs: [key] }, (count) => `${number(count)} retried.`),
-      kind !== "approval" && isOpen && button("Cancel", "cancel", { jobs: [key] }, (count) => `${number(count)} cancelled.`));
+      kind !== "approval" && isOpen && h("button", () => ask(`Cancel ${key}?`, "Cancel the job",
+        `${state === "executing" ? "It is asked to end, also a crawl under way. " : ""}Jobs that need it are cancelled, too.`,
+        "cancel", { jobs: [key] }, (count) => `${number(count)} cancelled.`), "Cancel \u2026"));
   };
   const grid = makeGrid("tasks.jobs", {
     "Job|id": ({ key }) => h("button.open", { "aria-expanded": String(key === opened), onclick: () => open(key === opened ? null : jobs.get(key)) }, key),
@@ -78,6 +80,9 @@ export function makeLedger({ path, place, keep, act, signal }) {
 
   return { element, draw, open };
 }
+
+export const askToReject = (ask, job) => ask(`Reject ${job}?`, "Reject", "Jobs that need its approval are cancelled.",
+  "approve", { job, approved: false }, () => "Rejected.");
 
 function whyOf(job) {
   const why = ENDED.includes(job.state) ? shownReason(job) : job.state === "completed" ? inWords(job.outcome) : reasonInWords(job.cause);

@@ -113,10 +113,11 @@ export function showSchedules({ main, signal }) {
 
 export function showAudits({ main, signal }) {
   const about = h("p.quiet");
-  const now = commandButton("Audit now", async () => {
-    await post("/v1/audits", { repair: true });
-    return "The audit has started.";
-  }, () => table.load(), { hidden: true });
+  const now = h("button", { hidden: true, onclick: () => openDialog({
+    title: "Audit now?", submit: "Audit now", danger: true,
+    content: [h("p.quiet", "The audit also repairs what it finds, where it can: it ends leftover jobs, for example.")],
+    send: async () => { await post("/v1/audits", { repair: true }); toast("The audit has started."); table.load(); },
+  }) }, "Audit now \u2026");
   const table = showTable({
     main, signal, title: "Audits", tools: h("div.actions.right", now), about: [about], none: "The audits found nothing that disagrees.",
     columns: {
