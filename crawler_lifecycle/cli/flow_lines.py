@@ -200,7 +200,9 @@ def progress_lines(
     name = click.style(f"flow {status.name or status.id}", bold=True)
     yield f"{name}  {coloured(shown_flow(status, managers))}{took}"
     for manager in managers:
-        yield f"  {_bar(settled(manager.counts), total(manager.counts))} {progress_line(manager.path, manager)}"
+        is_final = manager.is_exhausted or manager.closed_at is not None  # otherwise more items may come
+        bar = f"{_bar(settled(manager.counts), total(manager.counts))} " if is_final else ""
+        yield f"  {bar}{progress_line(manager.path, manager)}"
         if manager.problem is not None:
             yield from problem_lines(manager.problem)
     done = sum(status.counts.get(state, 0) for state in MemberState if state.is_final)

@@ -41,6 +41,11 @@ async def test_the_few_that_failed_are_named_and_retried_in_place(page: Page, sh
     await page.until(f"{ITEMS}.startsWith('1,2,3,4')")
     await page.until("document.querySelector('.waits').textContent.startsWith('9 of 40 items so far, 2 failed')")
     parts = "[...document.querySelectorAll('.meter.wide i')].map((part) => part.dataset.status).join()"
+    meter = "getComputedStyle(document.querySelector('.meter.wide')).display"
+    assert await page.evaluate(meter) == "none", "more items may come: there is no total"
+    flow.offer(is_exhausted=True)
+    await page.until("document.querySelector('.waits').textContent.startsWith('9 of 40 items over (22 %), 2 failed')")
+    assert await page.evaluate(meter) == "flex"
     assert await page.evaluate(parts) == "completed,failed,"
     await page.click(".ledger .chip", "failed")
     await page.until(f"{ITEMS} === '3,7'")

@@ -29,6 +29,7 @@ from crawler_lifecycle.contract.flows.records import FlowStatus
 from crawler_lifecycle.contract.flows.requests import AppendMembers, PushFlow
 from crawler_lifecycle.contract.flows.states import FlowIntent, FlowState, MemberState
 from crawler_lifecycle.contract.managers.records import ItemSums, ManagerStatus
+from crawler_lifecycle.contract.managers.turns import Counts
 from crawler_lifecycle.domain.flows import words
 from crawler_lifecycle.domain.flows.ends import EndKind
 from crawler_lifecycle.flows import Workflow
@@ -568,6 +569,17 @@ def test_a_flow_with_failures_of_a_manager_is_nowhere_green() -> None:
             end_line(STATUS, managers),
         )
         assert [click.style(state, fg=colour) in head for head in heads] == [True] * 4
+
+
+def test_a_manager_whose_generator_is_not_read_to_its_end_has_no_bar() -> None:
+    """The bar was nearly full at 18 of 22 items, while hundreds were to come."""
+    manager = ManagerStatus(path="m", function="m:Shops", counts=Counts(completed=18, waiting=4))
+    _, line, *_ = progress_lines(STATUS, {}, 5, [manager])
+    assert line == "  m  4 waiting, 18 completed"
+    closed = {"closed_at": datetime.now(UTC), "close_reason": "cancelled"}
+    for final, end in (({"is_exhausted": True}, ""), (closed, "  closed: cancelled")):
+        _, line, *_ = progress_lines(STATUS, {}, 5, [manager.model_copy(update=final)])
+        assert line == f"  [{'#' * 24}{'.' * 6}] m  4 waiting, 18 completed{end}"
 
 
 def waits_of(crawlctl: Crawlctl, flow: str) -> list[str]:

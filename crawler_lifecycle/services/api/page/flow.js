@@ -104,12 +104,13 @@ export function showFlow({ main, name: id, place, signal }) {
     document.title = `${standing.textContent} \u00b7 ${id}`;
     fill(names, [h("h1", status.name && status.name !== id ? `${status.name} \u00b7 ${id}` : id), standing, lasting(status.started_at, status.stopped_at)]);
     const shown = view === "items" && sums; // the items are counted again only while they are shown
+    const isFinal = OVER.includes(status.state) || managers.every((each) => each.is_exhausted); // otherwise more may come
     if (shown) {
       const [all, over] = [sum(sums), sum(sums, "completed", "failed", "cancelled", "refused")];
-      const isFinal = OVER.includes(status.state) || managers.every((each) => each.is_exhausted); // otherwise more may come
       setText(told, [isFinal ? `${number(over)} of ${number(all)} items over (${Math.floor(100 * over / (all || 1))} %)` : `${number(over)} of ${number(all)} items so far`,
         `${number(sums.failed)} failed`, ...pace(over, all - over, isFinal)].join(", "));
     } else setText(told, `${counted(status.total, "job")}: ${stateCounts(status.counts, JOB_STATES)}`);
+    meter.hidden = Boolean(shown) && !isFinal; // a bar is a part of a total
     setBar(meter, shown || status.counts, shown ? ITEM_STATES : JOB_STATES);
     for (const tab of tabs.children) press(tab, tab.dataset.key === view);
     if (panel.firstChild !== panels[view]) {
