@@ -40,7 +40,7 @@ def installation_lines(view: InstallationView, attention: Attention | None = Non
             ("in cluster", f"{_of(limits.tasks_in_cluster, limits.tasks)} tasks"),
             ("paused", None if limits.paused_at is None else _pause(limits)),
             ("places", f"{view.places.taken} of {view.places.total} taken" if view.places else None),
-            ("without room", f"{counted(view.saturated_runs, 'run')} for over 5 min" if view.saturated_runs else None),
+            ("stuck", f"{counted(view.saturated_runs, 'run')} for over 5 min" if view.saturated_runs else None),
         ]
     )
     for run in view.saturated:

@@ -13,7 +13,7 @@ from crawler_lifecycle.cli.words import coloured, duration, rfc3339, table
 from crawler_lifecycle.contract.managers.items import ItemState
 from crawler_lifecycle.contract.managers.records import ItemAttempt, ItemRecord, ItemSums, ManagerStatus, OutputLine
 from crawler_lifecycle.contract.managers.turns import Counts, Problem
-from crawler_lifecycle.domain.managers.explanation import NO_REACTION
+from crawler_lifecycle.domain.managers.explanation import NO_REACTION, without_host
 from crawler_lifecycle.domain.words import counted
 
 ITEM_COLUMNS = ("ITEM", "CRAWLER", "STATE", "ATTEMPT", "OUTCOME", "SINCE", "TOOK", "RUN", "PARAMETERS", "WHY")
@@ -29,16 +29,24 @@ ORDER = ("running", "waiting", "delayed", "retrying", "failed", "refused", "canc
 
 
 def count_words(counts: Counts) -> str:
-    """Return for example `4 running, 36 waiting, 5 repeated`."""
-    return ", ".join(f"{getattr(counts, name)} {name}" for name in ORDER if getattr(counts, name)) or "no items yet"
+    """Return for example `4 running, 36 waiting, 5 duplicates skipped`."""
+    return _number_words(counts, ORDER) or "no items yet"
 
 
 def sum_words(sums: ItemSums) -> str:
     """Return for example `40 items: 4 open, 36 completed`, for lists of flows."""
-    names = ("open", "completed", "failed", "refused", "cancelled", "repeated")
-    parts = ", ".join(f"{getattr(sums, name)} {name}" for name in names if getattr(sums, name))
+    parts = _number_words(sums, ("open", "completed", "failed", "refused", "cancelled", "repeated"))
     problem = "  paused by a failure" if sums.has_problem else ""
     return counted(sums.total, "item") + (f": {parts}" if parts else "") + problem
+
+
+def _number_words(numbers: Counts | ItemSums, names: Sequence[str]) -> str:
+    """Return the numbers above zero with their names. `repeated`: parameter sets whose key is known."""
+    known = [(name, number) for name in names if (number := getattr(numbers, name))]
+    return ", ".join(
+        f"{counted(number, 'duplicate')} skipped" if name == "repeated" else f"{number} {name}"
+        for name, number in known
+    )
 
 
 def total(counts: Counts) -> int:
@@ -53,12 +61,13 @@ def status_lines(manager: ManagerStatus) -> Iterator[str]:
     """Yield a manager with numbers, sums, tags and problem."""
     end = f"  closed: {manager.close_reason}" if manager.closed_at is not None else ""
     yield f"  {click.style(manager.path, bold=True)}  {manager.function}{end}"
-    read = f"{counted(manager.read, 'parameter set')} read, {'all' if manager.is_exhausted else 'and not all yet'}"
+    inputs = counted(manager.read, "input")
+    read = f"all {inputs} read" if manager.is_exhausted else f"{inputs} read so far"
     yield f"    items     {total(manager.counts)}: {count_words(manager.counts)}"
     if manager.read:
         yield f"    generator {read}"
     if not manager.incarnation:
-        yield "    cause     no_host: no host has begun the manager (crawlctl up --flows FILE)"
+        yield f"    cause     {without_host(manager)}"
     if manager.arguments:
         yield f"    arguments {' '.join(manager.arguments)}"
     if manager.tags:

@@ -138,11 +138,12 @@ def situation(details: RunDetails) -> str | None:
         return f"queued: {hold}" if hold else f"waits for {cause}"
     if run.status is RunStatus.INITIALIZING:
         return "waits for the main job"
-    if all(task.status.is_over for task in details.tasks):
-        return "waits for the last look"
+    is_open = [not task.status.is_over for task in details.tasks]
     if run.status is RunStatus.STOPPING:
-        is_open = [not task.status.is_over for task in details.tasks]
-        return f"waits for the end of {sum(is_open)} of {counted(len(is_open), 'task')}"
+        ends = f"for the end of {sum(is_open)} of {counted(len(is_open), 'task')}"
+        return f"waits {ends if any(is_open) else 'until its last job is confirmed gone'}"
+    if not any(is_open):
+        return "waits for the last look"
     is_running = [task.status is TaskStatus.RUNNING for task in details.tasks]
     return f"{sum(is_running)} of {counted(len(is_running), 'task')} running"
 

@@ -285,6 +285,11 @@ async def test_the_box_of_a_failed_job_says_why(page: Page, shelf: Shelf) -> Non
     failing(shelf.database, "red")
     await page.evaluate("location.hash = '#/flows/red?view=graph'")
     await page.until(f"({BOX % 'a'})?.textContent.includes('no such table')")
+    assert await page.evaluate("document.title") == "failed \u00b7 red"
+    await page.evaluate("location.hash = '#/flows/red?view=ledger&job=c'")
+    await page.until("document.querySelector('.below .events').textContent.includes('a failed: no such table')")
+    await page.evaluate("location.hash = '#/flows/red?view=time'")
+    await page.until("document.querySelector('.track [data-status=discarded]')?.title.startsWith('a failed: ')")
 
 
 async def test_a_cancel_and_a_rejection_are_confirmed(page: Page, shelf: Shelf) -> None:

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from crawler_lifecycle.cli.manager_lines import status_lines
+from crawler_lifecycle.cli.manager_lines import count_words, status_lines, sum_words
 from crawler_lifecycle.cli.program import main
 from crawler_lifecycle.contract.flows.records import Why
 from crawler_lifecycle.contract.flows.states import FlowIntent
 from crawler_lifecycle.contract.managers.items import ItemState, Origin
-from crawler_lifecycle.contract.managers.records import ItemRecord, ManagerStatus
+from crawler_lifecycle.contract.managers.records import ItemRecord, ItemSums, ManagerStatus
 from crawler_lifecycle.contract.managers.turns import Counts
 from crawler_lifecycle.domain.managers.explanation import explained, manager_explained
 
@@ -60,9 +60,30 @@ def cause_of_waiting_item(counts: Counts) -> str | None:
     return explained(item, status(counts=counts), FlowIntent.RUN).cause
 
 
-@pytest.mark.parametrize(("read", "words"), [(1, "1 parameter set read, all"), (2, "2 parameter sets read, all")])
+@pytest.mark.parametrize(("read", "words"), [(1, "all 1 input read"), (2, "all 2 inputs read")])
 def test_the_generators_sets_are_counted(read: int, words: str) -> None:
     assert f"    generator {words}" in list(status_lines(status(read=read, is_exhausted=True)))
+    assert f"    generator {words.removeprefix('all ')} so far" in list(status_lines(status(read=read)))
+
+
+@pytest.mark.parametrize(("repeated", "words"), [(1, "1 duplicate skipped"), (3, "3 duplicates skipped")])
+def test_duplicates_are_counted(repeated: int, words: str) -> None:
+    sums = ItemSums(
+        total=2, completed=2, failed=0, cancelled=0, refused=0, repeated=repeated, has_problem=False, is_exhausted=True
+    )
+    assert sum_words(sums) == f"2 items: 2 completed, {words}"
+    assert count_words(Counts(completed=2, repeated=repeated)) == f"2 completed, {words}"
+
+
+def test_a_waiting_item_of_a_manager_without_a_host_names_the_command() -> None:
+    """The explanation of the item, and `flow show`, had words and no remedy."""
+    manager = ManagerStatus(path="manager", function="shops:Shops")
+    words = "no_host: no running host has loaded the manager shops:Shops: start `crawlctl up --flows FILE`"
+    assert f"    cause     {words}" in list(status_lines(manager))
+    waiting = ItemRecord(
+        number=2, state=ItemState.WAITING, origin=Origin.GENERATOR, override={}, generation=1, attempt=0, tries=0
+    )
+    assert explained(waiting, manager, FlowIntent.RUN).cause == words
 
 
 def test_jobs_and_items_are_counted() -> None:

@@ -56,18 +56,18 @@ def _cause_of_manager(manager: ManagerStatus, member: Why, intent: FlowIntent) -
     if member.state == MemberState.AVAILABLE:
         return _cause_before_host(manager, member.cause)
     if (member.cause or "").startswith(SILENT_HOST):
-        return _without_host(manager, member.cause)
-    return _cause_by_items(manager) if manager.incarnation else _without_host(manager, member.cause)
+        return without_host(manager, member.cause)
+    return _cause_by_items(manager) if manager.incarnation else without_host(manager, member.cause)
 
 
 def _cause_before_host(manager: ManagerStatus, cause: str | None) -> str:
     """Return the member's own cause, such as a limit of the flow, unless only a host is missing."""
     if cause is None or cause.partition(":")[0] in (HOST, NO_HOST):
-        return _without_host(manager, cause)
+        return without_host(manager, cause)
     return cause
 
 
-def _without_host(manager: ManagerStatus, cause: str | None) -> str:
+def without_host(manager: ManagerStatus, cause: str | None = None) -> str:
     """Return the wait for a host. `cause`: the member's own cause, with the hosts' flow."""
     _, own, flow = (cause or "").partition(" --flow ")
     command = f"python -m workers.flows FILE --flow {flow}" if own else "crawlctl up --flows FILE"
@@ -121,7 +121,7 @@ def _cause_of_wait(item: ItemRecord, manager: ManagerStatus, intent: FlowIntent)
     if intent in REASONS:
         return REASONS[intent]
     if not manager.incarnation:
-        return f"{NO_HOST}: no host has begun the manager {manager.function}"
+        return without_host(manager)
     if item.due is not None:
         return f"{PAUSE}: after attempt {item.attempt}" + (f" ({item.outcome})" if item.outcome else "")
     if item.is_delayed:

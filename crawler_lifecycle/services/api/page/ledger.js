@@ -113,7 +113,7 @@ function makeDetails(path, signal) {
   return element;
 }
 
-const because = (why) => h("li", h("b", why.path), ` ${why.state}`, why.cause && `: ${reasonInWords(why.cause)}`, why.since && [", since ", time(why.since)],
+const because = (why) => h("li", h("b", why.path), ` ${stateInWords(why.state)}`, why.cause && `: ${reasonInWords(why.cause)}`, why.since && [", since ", time(why.since)],
   why.because.length > 0 && h("ul", why.because.map(because), why.more > 0 && h("li", `and ${number(why.more)} more`)));
 
 const attemptLine = (each) => h("li", h("b", `attempt ${each.attempt}`), " ", time(each.created_at), " ",
