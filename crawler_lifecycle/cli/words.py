@@ -104,7 +104,7 @@ def fitted(rows: Sequence[Sequence[str]], width: int, expendable: Sequence[str])
     """Return a table's rows, fitted to the width.
 
     Expendable columns are left out, from the first title on, until LEAST_LAST_COLUMN characters remain for the last
-    column. Longer texts in the last column are cut.
+    column. Longer texts in the last column are cut. If too few characters remain, so is the widest other column.
     """
     columns = list(range(len(rows[0])))
     widths = [max(len(row[column]) for row in rows) for column in columns]
@@ -113,8 +113,13 @@ def fitted(rows: Sequence[Sequence[str]], width: int, expendable: Sequence[str])
         room = width - sum(widths[column] + len(GAP) for column in columns[:-1])
         if room >= min(LEAST_LAST_COLUMN, widths[columns[-1]]):
             break
-    *kept, last = columns
-    return [[*(row[column] for column in kept), shortened(row[last], max(1, room))] for row in rows]
+    *others, last = columns
+    missing = max(0, min(LEAST_LAST_COLUMN, widths[last]) - room)
+    widest = max(others, key=widths.__getitem__)
+    cut = min(missing, widths[widest] - len(rows[0][widest]))  # the title stays whole
+    widths[widest] -= cut
+    widths[last] = max(1, room + cut)
+    return [[shortened(row[column], widths[column]) for column in columns] for row in rows]
 
 
 def shortened(text: str, longest: int) -> str:

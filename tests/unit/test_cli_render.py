@@ -322,6 +322,20 @@ def test_a_list_fits_a_terminal(width: int) -> None:
     assert ([header, line] == whole) is (width >= len(whole[1]))
 
 
+@pytest.mark.parametrize("length", [20, 63, 75, 200])
+def test_a_list_with_a_long_name_fits_a_terminal(length: int) -> None:
+    """A name of 75 characters made lines of 91 in a terminal of 80, and each took two."""
+    because = Explanation(text="task 0 (the main job) FAILED with exit code 2: " + "the argument is missing " * 5)
+    run = a_run(RunStatus.FAILED, TaskStatus.FAILED, crawler="s" * length, explanation=because).run
+    header, line = (click.unstyle(text) for text in list_lines([run], NOW, 80))
+    assert len(line) <= 80
+    assert all(title in header for title in ("RUN", "CRAWLER", "STATUS", "WHY"))
+    assert line[header.index("STATUS") :].startswith("FAILED")
+    assert line[header.index("WHY") :].startswith("task 0 (the main jo")
+    whole = click.unstyle(list(list_lines([run], NOW))[1])
+    assert "s" * length in whole, "a program gets the whole name"
+
+
 def test_the_wait_for_the_main_job_is_one_line() -> None:
     """The wait took three lines: `waits for the main job` in two stages, and `waits for starting`."""
     begun, pending = (a_run(RunStatus.INITIALIZING, status) for status in (TaskStatus.QUEUED, TaskStatus.PENDING))
