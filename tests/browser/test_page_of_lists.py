@@ -374,10 +374,10 @@ async def test_what_needs_a_person_is_told_on_every_view(page: Page, shelf: Shel
     await page.until(f"{listed}.startsWith('calm,shops,asks')")
     amber = "[...document.querySelectorAll('.flows .pill[data-status=odd]')].map((pill) => pill.innerText).join()"
     assert await page.evaluate(amber) == "completed, 1 failed"
-    row = "[...document.querySelectorAll('.flows tbody tr')].find((row) => row.innerText.startsWith('asks'))"
-    bar = f"[...{row}.querySelectorAll('.meter i')].map((part) => part.dataset.status).join()"
-    await page.until(f"{row}.innerText.includes('0/1')")
-    assert await page.evaluate(f"{row}.querySelectorAll('.meter i').length") == 1
+    asks = "[...document.querySelectorAll('.flows tbody tr')].find((row) => row.innerText.startsWith('asks'))"
+    bar = f"[...{asks}.querySelectorAll('.meter i')].map((part) => part.dataset.status).join()"
+    await page.until(f"{asks}.innerText.includes('0/1')")
+    assert await page.evaluate(f"{asks}.querySelectorAll('.meter i').length") == 1
     assert await page.evaluate(bar) == "", "what waits leaves the bar empty"
     await page.click(".chip", "needs attention")
     await page.until(f"location.hash === '#/flows?attention=true' && {listed} === 'shops,asks'")
