@@ -70,7 +70,7 @@ def main() -> None:
     if arguments.flow:
         os.environ[OWN_HOST] = arguments.flow  # also for flows pushed by its steps
     try:
-        settings = keep_installation()  # authors' modules may start programs, which inherit the environment
+        settings = keep_installation()  # programs started by authors' modules inherit the environment
         modules = load(arguments.modules, arguments.folder or (None if sys.flags.safe_path else Path.cwd()))
     except NotReady as error:
         print(error.message, file=sys.stderr)  # noqa: T201 (the log is not set up yet)

@@ -34,7 +34,7 @@ class Installation:
 
 
 class Kept:
-    """A process's installation with its secrets, which are no longer in the environment."""
+    """A process's installation with the secrets after their removal from the environment."""
 
     installation: ClassVar[Installation | None] = None
     secrets: ClassVar[Mapping[str, str]] = {}
@@ -45,9 +45,9 @@ class Kept:
 
 
 def locate(state: Path | None = None) -> Installation:
-    """Return the installation by the environment and, for missing variables, by the stack on this state folder.
+    """Return the installation by the environment and, for missing variables, by the stack on the state folder.
 
-    A kept installation on this folder is returned as it is.
+    If the process keeps an installation on the folder, return the kept installation.
     """
     folder = state_folder(state)
     if Kept.installation is not None and Kept.installation.settings.state == folder:

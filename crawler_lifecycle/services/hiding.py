@@ -40,6 +40,6 @@ def keep_installation() -> "Settings":
     """Keep the installation for clients in authors' functions, then forget its secrets. Return the settings."""
     from crawler_lifecycle.control import installation
 
-    found = installation.locate()
-    installation.Kept.keep(found, forget_secrets())
-    return found.settings
+    located = installation.locate()
+    installation.Kept.keep(located, forget_secrets())
+    return located.settings

@@ -299,7 +299,7 @@ async def test_a_cancel_and_a_rejection_are_confirmed(page: Page, shelf: Shelf) 
     write(shelf, "ends", ["a"], state="executing")
     records = SqlStore(shelf.database).flow_records
 
-    def asked() -> set[str]:
+    def ended_jobs() -> set[str]:
         ledger = records.kept("ends").ledger
         named = {path: ledger.members[number] for path, number in ledger.paths_of_members().items()}
         return {path for path, member in named.items() if member.state == "cancelled" or member.decision is False}
@@ -313,16 +313,16 @@ async def test_a_cancel_and_a_rejection_are_confirmed(page: Page, shelf: Shelf) 
     await page.until("!document.querySelector('dialog')")
     await page.click("tr[data-key=no] .act button", "Reject")
     await page.until_text("Reject no?", "Jobs that need its approval are cancelled.")
-    assert asked() == set()
+    assert ended_jobs() == set()
     await page.click("dialog button", "Reject")
-    await eventually(lambda: asked() == {"no"})
+    await eventually(lambda: ended_jobs() == {"no"})
     await page.click(".asks button", "Reject")
     await page.until_text("Reject go?")
     await page.click("dialog button", "Reject")
-    await eventually(lambda: asked() == {"no", "go"})
+    await eventually(lambda: ended_jobs() == {"no", "go"})
     await page.click("tr[data-key=a] .act button", "Cancel")
     await page.click("dialog button", "Cancel the job")
-    await eventually(lambda: asked() == {"no", "go", "a"})
+    await eventually(lambda: ended_jobs() == {"no", "go", "a"})
 
 
 async def test_a_completed_job_with_another_outcome_is_amber(page: Page, shelf: Shelf) -> None:
