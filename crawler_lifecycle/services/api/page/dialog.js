@@ -41,6 +41,8 @@ export function openDialog({ title, content, submit, danger = false, first, send
   return { end, signal: closed.signal };
 }
 
+export const question = (title, submit, about, send, danger = true) => openDialog({ title, submit, danger, content: [h("p.quiet", about)], send });
+
 export function field(id, label, properties = {}, tag = "input", ...children) {
   const input = h(tag, { id, name: id.slice(id.indexOf("-") + 1), autocomplete: "off", ...properties }, ...children);
   return { input, element: h("div.field", h("label", { for: id }, label), input), value: () => input.value.trim() || null };

@@ -1,6 +1,6 @@
 import { addressOf, alertLine, chipGroup, counted, duration, fill, follow, get, h, JOB_STATES, lasting, lead, link, listen, lookOfJob, makeLine, mayOperate, noAnswer, number, outsideLink, patch, post, press, setBar, setText, skeleton, stateCounts, stateInWords, sum, toast } from "/kit.js";
 import { drawChart } from "/chart.js";
-import { openDialog, reasonField } from "/dialog.js";
+import { openDialog, question, reasonField } from "/dialog.js";
 import { flowPill, reasonInWords } from "/standing.js";
 import { makeGraph } from "/graph.js";
 import { ITEM_STATES, makeItems } from "/items.js";
@@ -180,7 +180,7 @@ export function showFlow({ main, name: id, place, signal }) {
 
   // Asks before an act that ends other people's work. `asked`: as for `send`.
   function ask(title, submit, about, ...asked) {
-    openDialog({ title, submit, danger: true, content: [h("p.quiet", about)], send: () => send(...asked) });
+    question(title, submit, about, () => send(...asked));
   }
 
   function askToDrain() {
@@ -190,11 +190,8 @@ export function showFlow({ main, name: id, place, signal }) {
 
   function askToRetry() {
     const failed = sum(status.counts, "discarded", "cancelled", "retryable");
-    openDialog({
-      title: `Retry ${counted(failed, "job")}?`, submit: "Retry",
-      content: [h("p.quiet", `Each failed or cancelled job of ${id} gets another attempt. All other results are kept.`)],
-      send: () => send("retry", {}, (count) => `${counted(count, "job")} retried.`),
-    });
+    question(`Retry ${counted(failed, "job")}?`, "Retry", `Each failed or cancelled job of ${id} gets another attempt. All other results are kept.`,
+      () => send("retry", {}, (count) => `${counted(count, "job")} retried.`), false);
   }
 
   function askToStop() {

@@ -50,7 +50,7 @@ function progressOf({ state, counts, total, items }) {
   if (!items) return [h("span.num", `${number(sum(counts, "completed", "cancelled", "discarded"))}/${number(total)}`), bar(counts, JOB_STATES)];
   const over = sum(items, ...ITEM_BAR);
   if (mayGrow(state, items)) return h("span.num", `${number(over)} so far`);
-  const parts = Object.fromEntries([...ITEM_BAR, "waiting"].map((each) => [each, each === "waiting" ? items.total - over : items[each]]));
+  const parts = { ...Object.fromEntries(ITEM_BAR.map((each) => [each, items[each]])), waiting: items.total - over };
   return [h("span.num", `${number(over)}/${number(items.total)}`), bar(parts, [...ITEM_BAR, "waiting"])];
 }
 

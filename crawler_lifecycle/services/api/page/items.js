@@ -1,5 +1,5 @@
 import { addressOf, alertLine, chipGroup, choice, counted, crawled, drawChips, get, h, inWords, lasting, mayOperate, named, number, options, pairsOf, pill, runLink, say, searchField, setText, sum, when } from "/kit.js";
-import { field, openDialog } from "/dialog.js";
+import { field, openDialog, question } from "/dialog.js";
 import { makeTable } from "/table.js";
 
 const OURS = /^(FLOW_ID|PARENT_NAME|JOBSEQ|RETRIED_FROM)=/; // tags that each job has
@@ -54,13 +54,11 @@ export function makeItems({ path, place, keep, act, send, headline, signal }) {
   });
 
   function ask(name, verb, count, about, numbers) {
-    openDialog({
-      title: `${name} ${counted(count, "item")}?`, submit: `${name} ${counted(count, "item")}`, danger: verb === "cancel", content: [h("p.quiet", about)],
-      send: async () => {
-        await send(`${verb}-items`, { manager: manager.path, numbers }, (done) => `${name}: ${counted(done, "item")}.`);
-        table.load();
-      },
-    });
+    const what = `${name} ${counted(count, "item")}`;
+    question(`${what}?`, what, about, async () => {
+      await send(`${verb}-items`, { manager: manager.path, numbers }, (done) => `${name}: ${counted(done, "item")}.`);
+      table.load();
+    }, verb === "cancel");
   }
 
   function correct(item, { spider, spider_args: args }) {

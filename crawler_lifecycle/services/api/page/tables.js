@@ -1,6 +1,6 @@
 import { crawled, crawlerLink, duration, endedBecause, fill, get, h, inWords, isOver, lasting, link, look, mayOperate, number, pill, post, progress, runLink, setText, shownStatus, standing, time, toast, took, when } from "/kit.js";
 import { drawColumns } from "/chart.js";
-import { openDialog } from "/dialog.js";
+import { question } from "/dialog.js";
 import { openStart } from "/start.js";
 import { commandButton, showTable } from "/table.js";
 
@@ -88,10 +88,8 @@ function successOf(good, all) {
 // The day, if it is not within one.
 const due = (at) => (Date.parse(at) - Date.now() > 86_400_000 ? time(at) : when(at));
 
-const startOnce = ({ key }, started) => openDialog({
-  title: `Start ${key} now?`, submit: "Start now", content: [h("p.quiet", "One start outside of its times. The times stay as they are.")],
-  send: async () => { await post(`/v1/schedules/${encodeURIComponent(key)}/trigger`); toast(`Started: ${key}.`); started(); },
-});
+const startOnce = ({ key }, started) => question(`Start ${key} now?`, "Start now", "One start outside of its times. The times stay as they are.",
+  async () => { await post(`/v1/schedules/${encodeURIComponent(key)}/trigger`); toast(`Started: ${key}.`); started(); }, false);
 
 export function showSchedules({ main, signal }) {
   const button = ({ key }, verb, name) => commandButton(name, async () => {
@@ -113,11 +111,10 @@ export function showSchedules({ main, signal }) {
 
 export function showAudits({ main, signal }) {
   const about = h("p.quiet");
-  const now = h("button", { hidden: true, onclick: () => openDialog({
-    title: "Audit now?", submit: "Audit now", danger: true,
-    content: [h("p.quiet", "The audit also repairs what it finds, where it can: it ends leftover jobs, for example.")],
-    send: async () => { await post("/v1/audits", { repair: true }); toast("The audit has started."); table.load(); },
-  }) }, "Audit now \u2026");
+  const now = h("button", { hidden: true, onclick: () => question(
+    "Audit now?", "Audit now", "The audit also repairs what it finds, where it can: it ends leftover jobs, for example.",
+    async () => { await post("/v1/audits", { repair: true }); toast("The audit has started."); table.load(); },
+  ) }, "Audit now \u2026");
   const table = showTable({
     main, signal, title: "Audits", tools: h("div.actions.right", now), about: [about], none: "The audits found nothing that disagrees.",
     columns: {
