@@ -37,6 +37,7 @@ export function showFlow({ main, name: id, place, signal }) {
   const tabs = chipGroup("View", Object.entries(VIEWS).map(([name, label]) =>
     h("button.chip", { dataset: { key: name }, onclick: () => turn(name) }, label)));
   const panel = h("div");
+  const ask = (title, submit, about, ...asked) => question(title, submit, about, () => send(...asked));
   const common = { path, place, keep, act, send, signal, ask };
   const [ledger, items] = [makeLedger(common), makeItems({ ...common, headline: (counts) => { sums = counts; draw(); } })];
   const graph = makeGraph((job) => { turn("ledger"); ledger.open(job); });
@@ -99,8 +100,7 @@ export function showFlow({ main, name: id, place, signal }) {
     tabs.firstChild.hidden = !isManaged;
     tabs.children[1].hidden = isManaged && jobs.size === 1; // one box says nothing
     view ??= isManaged ? "items" : "graph";
-    const failed = sum(managers.map(({ counts }) => counts.failed + counts.refused));
-    const standing = flowPill(status.state, failed);
+    const standing = flowPill(status.state, sum(managers.map(({ counts }) => counts.failed + counts.refused)));
     document.title = `${standing.textContent} \u00b7 ${id}`;
     fill(names, [h("h1", status.name && status.name !== id ? `${status.name} \u00b7 ${id}` : id), standing, lasting(status.started_at, status.stopped_at)]);
     const shown = view === "items" && sums; // the items are counted again only while they are shown
@@ -110,7 +110,7 @@ export function showFlow({ main, name: id, place, signal }) {
       setText(told, [isFinal ? `${number(over)} of ${number(all)} items over (${Math.floor(100 * over / (all || 1))} %)` : `${number(over)} of ${number(all)} items so far`,
         `${number(sums.failed)} failed`, ...pace(over, all - over, isFinal)].join(", "));
     } else setText(told, `${counted(status.total, "job")}: ${stateCounts(status.counts, JOB_STATES)}`);
-    meter.hidden = Boolean(shown) && !isFinal; // a bar is a part of a total
+    meter.hidden = Boolean(shown) && !isFinal;
     setBar(meter, shown || status.counts, shown ? ITEM_STATES : JOB_STATES);
     for (const tab of tabs.children) press(tab, tab.dataset.key === view);
     if (panel.firstChild !== panels[view]) {
@@ -146,10 +146,9 @@ export function showFlow({ main, name: id, place, signal }) {
 
   function drawAsks() {
     const open = [...jobs.values()].filter(({ kind, state }) => kind === "approval" && state === "available");
-    const approve = (job) => h("button", () => act("approve", { job, approved: true }, () => "Approved."), "Approve");
     patch(asks, [...open, ...stuck.filter((each) => each.path !== id)].slice(0, MOST_ASKS), (each) => `${each.path}${each.state}${each.cause ?? ""}`, ({ path: job, kind, state, cause }) => h("li",
       { dataset: { status: state } }, kind ? [h("span", h("b", job), " waits for a decision"),
-        ...(mayOperate() ? [approve(job), h("button", () => askToReject(ask, job), "Reject \u2026")] : [])]
+        ...(mayOperate() ? [h("button", () => act("approve", { job }, () => "Approved."), "Approve"), h("button", () => askToReject(ask, job), "Reject \u2026")] : [])]
         : h("span", h("b", job), `${state === "discarded" ? " failed: " : " "}${reasonInWords(cause)}`)));
   }
 
@@ -178,10 +177,6 @@ export function showFlow({ main, name: id, place, signal }) {
     return send(...asked).catch((error) => toast(error.message));
   }
 
-  // Asks before an act that ends other people's work. `asked`: as for `send`.
-  function ask(title, submit, about, ...asked) {
-    question(title, submit, about, () => send(...asked));
-  }
 
   function askToDrain() {
     ask(`Drain ${id}?`, "Drain", "Jobs under way finish. All jobs that have not started are cancelled.",

@@ -30,7 +30,7 @@ export function reasonInWords(text) {
   return [WORDS[word] ?? cause(word), sentence ?? name].filter(Boolean).join(": ");
 }
 
-// A flow whose manager has failed items has completed, and is nothing to be calm about.
+// A completed flow whose manager has failed items is amber.
 export function flowPill(state, failed) {
   return state === "completed" && failed ? pill("odd", `completed, ${number(failed)} failed`) : pill(state);
 }

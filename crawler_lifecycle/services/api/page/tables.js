@@ -112,7 +112,7 @@ export function showSchedules({ main, signal }) {
 export function showAudits({ main, signal }) {
   const about = h("p.quiet");
   const now = h("button", { hidden: true, onclick: () => question(
-    "Audit now?", "Audit now", "The audit also repairs what it finds, where it can: it ends leftover jobs, for example.",
+    "Audit now?", "Audit now", "The audit also repairs what it finds: it ends leftover jobs, for example.",
     async () => { await post("/v1/audits", { repair: true }); toast("The audit has started."); table.load(); },
   ) }, "Audit now \u2026");
   const table = showTable({

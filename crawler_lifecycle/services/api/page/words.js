@@ -4,7 +4,7 @@ import { fill, h, patch, press, setText } from "/dom.js";
 export const TASK_STATES = [
   "QUEUED", "DEPLOYING", "PENDING", "RUNNING", "STOPPING", "SUCCEEDED", "FAILED", "STOPPED", "LOST",
 ];
-const IN_A_BAR = [ // tasks, jobs and items; what waits leaves the bar empty
+const IN_A_BAR = [ // what waits leaves the bar empty
   "SUCCEEDED", "FAILED", "LOST", "STOPPED", "STOPPING", "RUNNING",
   "completed", "failed", "refused", "discarded", "cancelled", "running", "executing", "odd", "retryable",
 ];
@@ -90,10 +90,9 @@ export const stateInWords = (state) => (state === "discarded" ? "failed" : state
 
 export const pill = (status, text = stateInWords(status)) => h("span.pill", { dataset: { status } }, text);
 
-// A completed run with another outcome than `finished` is nothing to be calm about.
-const isOdd = (run) => run.status === "COMPLETED" && Boolean(run.outcome) && run.outcome !== "finished";
-// The same for a job of a flow: a crawl by its outcome, a manager by its close reason.
-export const lookOfJob = ({ state, outcome }) => (state === "completed" && outcome && outcome !== "finished" ? "odd" : state);
+// A run or job that completed with another outcome than `finished`.
+const isOdd = ({ status, state = status, outcome }) => /^completed$/i.test(state) && Boolean(outcome) && outcome !== "finished";
+export const lookOfJob = (job) => (isOdd(job) ? "odd" : job.state);
 export const look = (run) => (isOdd(run) ? "odd" : shownStatus(run));
 
 // The status, and beside it the outcome, unless both are the same word.
