@@ -1,34 +1,29 @@
 """CrawlManager: one job of a spider, with the starts and the ends of jobs that all crawl managers share."""
 
-from collections.abc import Callable, Iterator, Sequence
-from copy import deepcopy
-from itertools import islice, takewhile
+from collections.abc import Sequence
 from typing import Any
-from uuid import uuid4
 
 from pydantic import ValidationError
 
-from crawler_lifecycle.contract.managers.items import Item, Job, Origin, Waiting
-from crawler_lifecycle.contract.managers.turns import SCHEDULED, Begun, Reaction, Retry, Start, Verdict
-from crawler_lifecycle.errors import BadInput, PermanentError
+from crawler_lifecycle.contract.managers.items import Job, Waiting
+from crawler_lifecycle.contract.managers.turns import Begun, Reaction, Retry, Verdict
+from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.managers.alerts import ALERTS, Progress, sentence
 from crawler_lifecycle.managers.calls import completed
 from crawler_lifecycle.managers.link import ManagerLink
 from crawler_lifecycle.managers.mixins import SpiderStatsAggregatorMixin
 from crawler_lifecycle.managers.owned_jobs import UNKNOWN, checked_word, job_dict, outcome_of, params_of
 from crawler_lifecycle.managers.parameters import FullJobParams, JobDict, JobKey, JobParams, check_parts
-from crawler_lifecycle.managers.requesting import item_of, request_of
 from crawler_lifecycle.managers.spider_jobs import SpiderJobs
+from crawler_lifecycle.managers.starting import AS_GIVEN, OVER_THE_LINE, kind_of, new_key
 
 ENDS_IN_A_PAGE = 100
-ITEMS_IN_A_PAGE = 200
 HOOKS = (
     *("finished_metadata_hook", "finished_ok_hook", "bad_outcome_hook"),
     *("get_retry_override", "retry_delay", "retry_with", "give_up", "aggregate_spider_stats", "note_end"),
     *("effective", "get_job_settings", "get_tags", "item"),  # for a retry's parameters, and for breakers
 )
 STARTERS = ("schedule_spider", "async_schedule_spider")
-OVER_THE_LINE, AS_GIVEN = "start", "start as given"  # keys of items that the author starts, by their parameters
 REFUSED = "refused"  # close reason of a manager whose job can never start
 
 
@@ -36,14 +31,12 @@ class CrawlManager(SpiderStatsAggregatorMixin, SpiderJobs):
     """Schedules one job of a spider, and closes with the job's outcome."""
 
     running_jobs_reverse_check: bool = False
+    _reacts = True
     starter = "schedule_spider"  # method that `schedule_spider_with_jobargs` calls
     alert_after: float = 0  # seconds without a start or an end until an alert; 0: no alert
 
     def __init__(self) -> None:
         super().__init__()
-        self._chosen: Waiting | None = None
-        self._has_pending_jobs = False
-        self._unnamed: FullJobParams = {}  # the chosen item's parameters without a name in `schedule_spider`
         self._retry: Retry | None = None
         self._own_words: dict[JobKey, str | None] = {}  # the author's for the ends of jobs
         self._ended_job: Job | None = None  # while the hooks for its end are called
@@ -53,7 +46,6 @@ class CrawlManager(SpiderStatsAggregatorMixin, SpiderJobs):
 
     def attach(self, link: ManagerLink, begun: Begun) -> None:
         super().attach(link, begun)
-        self._has_pending_jobs = begun.incarnation > 1
         _ = self.target_stats  # a wrong expression is refused before the first job
         self._progress = Progress(self.alert_after, link.now())
 
@@ -66,7 +58,7 @@ class CrawlManager(SpiderStatsAggregatorMixin, SpiderJobs):
         params: FullJobParams = {**(job_args_override or {}), "spider": spider or self.spider or ""}
         chosen, self._chosen = self._chosen, None
         if chosen is None:
-            chosen = self._added(self.item(params, key=_new_key(OVER_THE_LINE)))
+            chosen = self._added(self.item(params, key=new_key(OVER_THE_LINE)))
         if chosen is None:
             return None
         if self.has_only_ours(*STARTERS) or not _are_parts(params):
@@ -89,142 +81,14 @@ class CrawlManager(SpiderStatsAggregatorMixin, SpiderJobs):
             self._chosen, self._unnamed = None, {}
         return key
 
-    def schedule_spider(
-        self,
-        spider: str,
-        tags: Sequence[str] | None = None,
-        units: float | None = None,
-        project_id: int | str | None = None,
-        **kwargs: Any,
-    ) -> Any:
-        """Start a job with these parameters alone, without those of the command line, and return its key.
-
-        An override is called for each start, with all parameters of the job.
-        """
-        settings = kwargs.pop("job_settings", None)
-        params: FullJobParams = {
-            **self._unnamed,
-            "spider": spider,
-            "spider_args": kwargs,
-            "job_settings": settings,
-            "tags": list(tags or ()),
-            "units": units,
-            "project_id": project_id,
-        }
-        chosen, self._chosen = self._chosen, None
-        if chosen is None:
-            chosen = self._added(item_of(params, deepcopy, self.get_tags(), Origin.ADDED, _new_key(AS_GIVEN)))
-        return None if chosen is None else self.start_all([(chosen, params)], deepcopy)[0]
-
-    async def async_schedule_spider(self, spider: str, **parameters: Any) -> Any:
-        """Start a job as `schedule_spider` does."""
-        return self.schedule_spider(spider, **parameters)
-
-    def _added(self, item: Item) -> Waiting | None:
-        """Store a further item. None: the item is refused."""
-        self._collected.add.append(item)
-        number = self.commit()[-1]
-        if item.request is None:
-            return None
-        return Waiting(number=number, attempt=1, origin=Origin.ADDED, override=item.override, request=item.request)
-
-    async def start_pending_jobs(self) -> None:
-        if not self._has_pending_jobs:
-            return
-        room = max(0, self.max_running_jobs - self.link.counts().running)
-        added = takewhile(_is_before_the_generators, self._waiting())
-        pending = list(islice(filter(_is_start_by_author, added), room + 1))
-        self._has_pending_jobs = len(pending) > room
-        for waiting in pending[:room]:
-            await self.call(self.start_pending_job, waiting)
-
     async def start_pending_job(self, waiting: Waiting) -> None:
         """Start the job with the parameters of the author's own start."""
-        params, spider = params_of(waiting), waiting.request.crawler
-        if _kind(waiting) == AS_GIVEN:
-            self.start_all([(waiting, {**params, "spider": spider})], deepcopy)
+        if kind_of(waiting) == AS_GIVEN:
+            await super().start_pending_job(waiting)
             return
         self._chosen = waiting
+        params, spider = params_of(waiting), waiting.request.crawler
         await self._awaited(CrawlManager.schedule_spider_with_jobargs(self, params, spider))
-
-    def _waiting(self) -> Iterator[Waiting]:
-        after: Waiting | None = None
-        while page := self.link.waiting(ITEMS_IN_A_PAGE, after=after):
-            yield from page
-            after = page[-1]
-
-    def start_all(
-        self,
-        chosen: Sequence[tuple[Waiting, FullJobParams]],
-        effective: Callable[[FullJobParams], FullJobParams] | None = None,
-    ) -> list[JobKey | None]:
-        """Start the items at once, and return the keys of their jobs. An item without a possible request is refused.
-
-        `effective`: completes the parameters; by default, with those of the command line.
-        """
-        complete = effective or self.effective
-        starts = [
-            start for waiting, params in chosen if (start := self._start_of(waiting, params, complete)) is not None
-        ]
-        answers = self.link.start(starts) if starts else ()
-        self._has_pending_jobs |= None in answers
-        keys = {
-            start.number: answer.key for start, answer in zip(starts, answers, strict=True) if isinstance(answer, Job)
-        }
-        if keys:
-            self.stats.note(SCHEDULED, len(keys))
-            self.note_progress()
-        for start, answer in zip(starts, answers, strict=True):
-            if isinstance(answer, str):
-                request = start.request
-                self._handle_refusal(
-                    answer,
-                    spider=request.crawler,
-                    add_tag=list(request.tags),
-                    units=request.memory_factor,
-                    job_args=dict(request.arguments),
-                    job_settings=dict(request.settings),
-                )
-        return [keys.get(waiting.number) for waiting, _ in chosen]
-
-    def _start_of(
-        self, waiting: Waiting, params: FullJobParams, effective: Callable[[FullJobParams], FullJobParams]
-    ) -> Start | None:
-        """Return the item's start. None: the item is refused, as its parameters over the manager's make no request."""
-        tags, shown = self.own_tags(waiting), params
-        try:
-            check_parts(params)
-            shown = effective(params)
-            tags = list(self._make_children_tags([*(shown.get("tags") or []), *tags]) or [])
-            request = request_of({**shown, "tags": None}, tags)
-            return Start(number=waiting.number, attempt=waiting.attempt, generation=waiting.generation, request=request)
-        except BadInput as error:
-            general = self._make_children_tags([]) or []
-            request_of(
-                self.effective({"spider": waiting.request.crawler}), general
-            )  # raises if the manager is to blame
-            problem = error.message
-        self.link.refuse(waiting.number, waiting.attempt, problem)
-        self._handle_refusal(
-            problem,
-            spider=shown.get("spider") or waiting.request.crawler,
-            add_tag=tags,
-            units=shown.get("units"),
-            job_args=shown.get("spider_args") or {},
-            job_settings=shown.get("job_settings") or {},
-        )
-        return None
-
-    def _handle_refusal(self, problem: str, **schedule_kwargs: Any) -> None:
-        self.link.enter("handle_schedule_error")
-        self.handle_schedule_error(PermanentError(problem), **schedule_kwargs)
-
-    def handle_schedule_error(self, e: Exception, **schedule_kwargs: Any) -> Any:
-        """Called for each permanently refused start. The job is stored as refused."""
-        self.log(f"{schedule_kwargs['spider']} is refused: {e}")
-
-    def handle_schedule_duplicate_error(self, **schedule_kwargs: Any) -> Any:
-        """Kept for `super()`: a start has a key, so a repeated start is no second job, and never an error."""
 
     # ends
 
@@ -387,24 +251,6 @@ class CrawlManager(SpiderStatsAggregatorMixin, SpiderJobs):
 
     def _goes_on_after_its_job(self) -> bool:
         return False
-
-
-def _new_key(kind: str) -> str:
-    """Return the key of an item that the author starts: if the process dies, the next knows the start by it."""
-    return f"{kind}:{uuid4().hex}"
-
-
-def _is_before_the_generators(waiting: Waiting) -> bool:
-    return waiting.is_delayed or waiting.origin is Origin.ADDED or bool(waiting.tries)
-
-
-def _is_start_by_author(waiting: Waiting) -> bool:
-    """Return whether the author has started the item: its first attempt waits, and the cycle has not delayed it."""
-    return waiting.attempt == 1 and not waiting.is_delayed and _kind(waiting) in (OVER_THE_LINE, AS_GIVEN)
-
-
-def _kind(waiting: Waiting) -> str:
-    return (waiting.key or "").partition(":")[0]
 
 
 def _are_parts(params: FullJobParams) -> bool:

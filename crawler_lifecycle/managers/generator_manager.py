@@ -10,7 +10,7 @@ from crawler_lifecycle.contract.managers.turns import BREAKERS, FILTERED, Begun,
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.managers.breaking import Breakers
 from crawler_lifecycle.managers.choosing import Choice, was_renewed
-from crawler_lifecycle.managers.crawl_manager import ITEMS_IN_A_PAGE, STARTERS, CrawlManager
+from crawler_lifecycle.managers.crawl_manager import STARTERS, CrawlManager
 from crawler_lifecycle.managers.generator import Generator
 from crawler_lifecycle.managers.link import ManagerLink
 from crawler_lifecycle.managers.owned_jobs import STOPPED, chosen_dict, params_of
@@ -27,6 +27,7 @@ from crawler_lifecycle.managers.parameters import (
 )
 from crawler_lifecycle.managers.policies import ANY_OUTCOME, Breaker, Caps, RetryPolicy, rule_for
 from crawler_lifecycle.managers.requesting import KeyFunction, dedup_key, refused_key
+from crawler_lifecycle.managers.starting import ITEMS_IN_A_PAGE
 from crawler_lifecycle.managers.workflow_manager import FINISHED
 
 WITH_FAILURES = "finished_with_failures"

@@ -6,7 +6,7 @@ from copy import deepcopy
 from typing import Any
 
 from crawler_lifecycle.contract.managers.items import Item as LedgerItem
-from crawler_lifecycle.contract.managers.items import Origin, Waiting
+from crawler_lifecycle.contract.managers.items import Origin
 from crawler_lifecycle.managers.arguments import json_object, spider_arguments
 from crawler_lifecycle.managers.parameters import FullJobParams, full_params
 from crawler_lifecycle.managers.policies import key_of
@@ -66,7 +66,3 @@ class SpiderJobs(WorkFlowManager):
     def item(self, params: FullJobParams, origin: Origin = Origin.ADDED, key: str | None = None) -> LedgerItem:
         """Return the item with these parameters for the ledger."""
         return item_of(params, self.effective, self.get_tags(), origin, key)
-
-    def own_tags(self, waiting: Waiting) -> list[str]:  # noqa: ARG002 - for specializations
-        """Return the tags by which a job that starts is known."""
-        return []

@@ -18,9 +18,10 @@ from crawler_lifecycle.flows.program import run_manager
 from crawler_lifecycle.managers.arguments import ManagerParser, given, number_of_jobs, program_name, with_program
 from crawler_lifecycle.managers.collecting import Collected, Stats
 from crawler_lifecycle.managers.link import ManagerLink
-from crawler_lifecycle.managers.owned_jobs import OwnedJobs, checked_word, job_dict, milliseconds
+from crawler_lifecycle.managers.owned_jobs import checked_word, job_dict, milliseconds
 from crawler_lifecycle.managers.parameters import JobDict, JobKey
 from crawler_lifecycle.managers.requesting import project_labels, request_of
+from crawler_lifecycle.managers.starting import JobStarts
 
 logger = logging.getLogger(__name__)
 FILES = "crawler_lifecycle.files"  # by name: a manager without files needs no client for S3
@@ -37,7 +38,7 @@ class Project:
     key: str
 
 
-class BaseScript(OwnedJobs):
+class BaseScript(JobStarts):
     """The base of scripts: command line, flow, tags, stats and state. Authors derive from BaseLoopScript on."""
 
     name: str = ""
@@ -47,6 +48,7 @@ class BaseScript(OwnedJobs):
     PROGRAMS: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
 
     def __init__(self) -> None:
+        super().__init__()
         self.is_resumed = False
         self._begun: Begun | None = None
         self.close_reason: str | None = None  # by `finish`
@@ -119,7 +121,8 @@ class BaseScript(OwnedJobs):
     def attach(self, link: ManagerLink, begun: Begun) -> None:
         """Give the manager its place in its flow."""
         self._link, self._begun = link, begun
-        self.is_resumed = begun.incarnation > 1 or self.acquire_all_jobs
+        self._has_pending_jobs = begun.incarnation > 1
+        self.is_resumed = self._has_pending_jobs or self.acquire_all_jobs
         self.name = begun.name  # the stored name, even if the class has been renamed since
         self._flow_tags = [*begun.tags, *(tag for tag in self._flow_tags if tag not in begun.tags)]
         self._close_reason = begun.close_reason
@@ -240,6 +243,28 @@ class BaseScript(OwnedJobs):
         """Add a line to the flow's timeline."""
         self._collected.lines.append(message)
 
+    # storing
+
+    def take_effects(self) -> Effects:
+        """Return the requests so far as effects, for a call that stores them."""
+        return self._collected.take()
+
+    def commit(self) -> list[int]:
+        """Store the requests so far. Return the numbers of the added items."""
+        effects = self._collected.take_if_any()
+        numbers = [] if effects is None else list(self.link.commit(effects))
+        self._stop_finished_jobs()
+        return numbers
+
+    def _stop_finished_jobs(self) -> None:
+        """Ask the jobs to stop that the author has finished. The reasons are stored: the next object asks again."""
+        if reasons := self._unasked_stops():
+            self.link.stop(reasons)
+            self._asked_to_stop.update(reasons)
+
+    def _unasked_stops(self) -> dict[JobKey, str]:
+        return {key: reason for key, reason in self.finishing.items() if key not in self._asked_to_stop}
+
     # files
 
     def init_fshelper(self) -> Any:
@@ -315,26 +340,6 @@ class BaseLoopScript(BaseScript):
             self.link.commit(effects)
         return self._is_closed
 
-    def take_effects(self) -> Effects:
-        """Return the requests so far as effects, for a call that stores them."""
-        return self._collected.take()
-
-    def commit(self) -> list[int]:
-        """Store the requests so far. Return the numbers of the added items."""
-        effects = self._collected.take_if_any()
-        numbers = [] if effects is None else list(self.link.commit(effects))
-        self._stop_finished_jobs()
-        return numbers
-
-    def _stop_finished_jobs(self) -> None:
-        """Ask the jobs to stop that the author has finished. The reasons are stored: the next object asks again."""
-        if reasons := self._unasked_stops():
-            self.link.stop(reasons)
-            self._asked_to_stop.update(reasons)
-
-    def _unasked_stops(self) -> dict[JobKey, str]:
-        return {key: reason for key, reason in self.finishing.items() if key not in self._asked_to_stop}
-
     def print_stats(self) -> None:
         """Log the stats."""
         logger.info("%s", pformat(dict(self.stats.get_stats())))
@@ -356,9 +361,6 @@ class BaseLoopScript(BaseScript):
         Called again before the next end if people have added items meanwhile, or the process died: the manager
         continues.
         """
-
-    async def start_pending_jobs(self) -> None:
-        """Start the jobs that the author has started, and that a death or a pause by people has held back."""
 
     def base_loop_tasks(self) -> Any:
         """Called before each cycle."""
@@ -382,6 +384,7 @@ class WorkFlowManager(BaseLoopScript):
     flow_id_required: bool = True
     acquire_all_jobs: bool = False
     dont_acquire_finished_jobs: bool = False
+    _reacts = False  # whether the manager has hooks for ends
     base_failed_outcomes: Sequence[str] = (
         "failed",
         "killed by oom",
@@ -408,6 +411,10 @@ class WorkFlowManager(BaseLoopScript):
         most: int = self.args.max_running_jobs
         return most
 
+    @property
+    def _most_at_once(self) -> int:  # type: ignore[override]
+        return self.max_running_jobs
+
     def resume_workflow(self) -> Any:
         """Call the resume hooks for the previous jobs. Called before `on_start` if the manager is resumed."""
         return self.act(self._resume_workflow())
@@ -421,7 +428,7 @@ class WorkFlowManager(BaseLoopScript):
             hooks[JobState.FINISHED] = self.resume_finished_job_hook
         for state, hook in hooks.items():
             for job in self._pages(state, ()):
-                if state is JobState.RUNNING or job.has_reaction:  # the hooks for ends without a reaction follow
+                if state is JobState.RUNNING or job.has_reaction or not self._reacts:  # or the hooks for its end follow
                     await self.call(hook, job_dict(job), job=job.key)
             self.commit()
 

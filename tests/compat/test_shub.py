@@ -95,7 +95,7 @@ def test_no_function_for_files_is_missing() -> None:
 
 def test_all_names_of_a_module_are_our_own() -> None:
     for module in (base, crawl, script, utils):
-        names = set(module.__all__) - {"BaseLoopScript"}  # there, scripts schedule spiders
+        names = set(module.__all__)
         own = {name: getattr(managers, name) for name in names if hasattr(managers, name)}
         assert {name: getattr(module, name) for name in own} == own
         assert own

@@ -1,15 +1,22 @@
 """An author's own loop, which never calls the base loop. Names have the numbers in docs/manager-proofs.md."""
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from crawler_lifecycle.managers import (
     AsyncSchedulerCrawlManagerMixin,
+    BaseLoopScript,
+    BaseLoopScriptAsyncMixin,
+    BaseScript,
     CrawlManager,
     GeneratorCrawlManager,
+    JobDict,
     PeriodicCrawlManager,
+    WorkFlowManager,
 )
+from crawler_lifecycle.managers.arguments import command_line
 from crawler_lifecycle.testing import ManagerPlay, assert_crash_safe
 
 LINE = ["--spider-args", '{"country": "de"}']
@@ -161,3 +168,73 @@ def test_58_67_a_takeover_leaves_added_jobs_to_the_base_loop() -> None:
     play.crash("get_max_next_params")
     play.cycle(2)
     assert (play.started, play.counts.delayed) == ([], 1)
+
+
+# scripts and managers without hooks for ends
+
+
+class Script(BaseLoopScript):
+    """Starts two jobs, and waits for their ends."""
+
+    name, loop_mode = "own", 10
+
+    def workflow_loop(self) -> bool:
+        while self.state.setdefault("started", 0) < 2:
+            self.state["started"] += 1
+            self.schedule_spider("toys", tags=["MINE"], units=2, project_id=7, n=self.state["started"])
+        return bool(list(self.get_owned_jobs(state=["running"])))
+
+
+class Manager(Script, WorkFlowManager):
+    """A manager with the same loop."""
+
+
+class ScriptOnALoop(BaseLoopScriptAsyncMixin, Script):
+    async def workflow_loop(self) -> bool:  # type: ignore[override]
+        if not self.state.setdefault("started", 0):
+            jobs = (self.async_schedule_spider("toys", ["MINE"], units=2, project_id=7, n=n) for n in (1, 2))
+            self.state["started"] = len(await asyncio.gather(*jobs))
+        return bool(list(self.get_owned_jobs(state=["running"])))
+
+
+@pytest.mark.parametrize("script", [Script, Manager, ScriptOnALoop])
+def test_a_script_without_a_spider_starts_jobs_and_continues_after_a_death(script: Any) -> None:
+    assert issubclass(script, BaseScript)
+    play = ManagerPlay(script)
+    play.cycle()
+    assert [(job.spider, job.arguments, job.memory_factor) for job in play.running] == [
+        ("toys", {"n": "1"}, 2),
+        ("toys", {"n": "2"}, 2),
+    ]
+    assert all("MINE" in job.tags and "project:7" in job.labels for job in play.running)
+    play.replace()
+    play.end(1, "failed")
+    assert play.cycle() is None
+    play.end(2)
+    assert (play.cycle(), len(play.started)) == ("finished", 2)
+
+
+@pytest.mark.parametrize("script", [Script, Manager])
+def test_a_scripts_job_that_a_death_has_kept_from_starting_starts_once(script: Any) -> None:
+    assert assert_crash_safe(script) > 3
+
+
+def test_a_managers_resume_hooks_are_called_for_jobs_without_hooks_for_ends() -> None:
+    class Remembers(Manager):
+        def resume_running_job_hook(self, job: JobDict) -> None:
+            self.log(f"running {job['number']}")
+
+        def resume_finished_job_hook(self, job: JobDict) -> None:
+            self.log(f"finished {job['number']}")
+
+    play = ManagerPlay(Remembers)
+    play.cycle()
+    play.end(1)
+    play.replace()
+    play.cycle()
+    assert {"running 2", "finished 1"} <= set(play.lines)
+
+
+def test_a_start_outside_of_a_flow_is_refused() -> None:
+    with command_line(()), pytest.raises(RuntimeError, match="has not begun"):
+        BaseScript().schedule_spider("toys")
