@@ -32,7 +32,7 @@ class SpiderStatsAggregatorMixin:
         """
         spider = self.get_canonical_spidername(jobdict["spider"])  # type: ignore[attr-defined]
         stats = self.stats  # type: ignore[attr-defined]
-        for name, value in jobdict["stats"].items():
+        for name, value in (jobdict["stats"] or {}).items():  # a job has none before its end
             if not any(pattern.match(name) for pattern in self.target_stats):
                 continue
             whole = f"{stats_added_prefix}/{name}".strip("/")

@@ -47,7 +47,8 @@ def params_of(job: Job | Waiting) -> JobParams:
 
 def job_dict(job: Job) -> JobDict:
     params = params_of(job)
-    stats = {name: whole(value) for name, value in job.stats.items()}
+    is_over = job.state is JobState.FINISHED
+    stats = {name: whole(value) for name, value in job.stats.items()} if is_over else None
     return {
         "key": job.key,
         "spider": job.request.crawler,
@@ -71,11 +72,14 @@ def job_dict(job: Job) -> JobDict:
     }
 
 
-def counts_in(stats: Mapping[str, float]) -> JobDict:
-    """Return the numbers of items, pages and errors in a crawl's stats: its own, or those of Scrapy."""
+def counts_in(stats: Mapping[str, float] | None) -> JobDict:
+    """Return the numbers of items, pages and errors in a crawl's stats: its own, or those of Scrapy.
 
-    def number(*names: str) -> int:
-        return next((int(stats[name]) for name in names if name in stats), 0)
+    None before the end: a crawl reports its stats at its end.
+    """
+
+    def number(*names: str) -> int | None:
+        return None if stats is None else next((int(stats[name]) for name in names if name in stats), 0)
 
     return {
         "items": number("items", "item_scraped_count"),
@@ -100,9 +104,9 @@ def chosen_dict(waiting: Waiting, params: FullJobParams, tags: Iterable[str]) ->
         "labels": list(waiting.request.labels),
         "state": CHOSEN,
         "close_reason": None,
-        "stats": {},
-        "scrapystats": {},
-        **counts_in({}),
+        "stats": None,
+        "scrapystats": None,
+        **counts_in(None),
         "pending_time": None,
         "running_time": None,
         "finished_time": None,
@@ -149,7 +153,10 @@ class OwnedJobs(AuthorsCode):
         raise NotImplementedError
 
     def get_job_metadata(self, jobkey: JobKey | None = None) -> Any:
-        """Return the job's fields; None for an unknown job. Without a key, the manager's own."""
+        """Return the job's fields; None for an unknown job. Without a key, the manager's own.
+
+        A job that has not ended has None as `stats`, `scrapystats`, `items`, `pages` and `errors`.
+        """
         job = self._job_by(jobkey) if jobkey else None
         return None if job is None else job_dict(job)
 

@@ -45,11 +45,11 @@ class JobDict(TypedDict, total=False):
     labels: list[str]
     state: str
     close_reason: str | None
-    stats: dict[str, float]
-    scrapystats: dict[str, float]  # the same as `stats`
-    items: int  # by the crawl's stats, as pages and errors
-    pages: int
-    errors: int
+    stats: dict[str, float] | None  # None before the end, as the numbers below
+    scrapystats: dict[str, float] | None  # the same as `stats`
+    items: int | None  # by the crawl's stats, as pages and errors
+    pages: int | None
+    errors: int | None
     pending_time: int | None  # when the job was scheduled, in milliseconds since 1970
     running_time: int | None  # when the run began, in milliseconds since 1970
     finished_time: int | None  # when the run ended, in milliseconds since 1970

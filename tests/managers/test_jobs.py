@@ -570,6 +570,34 @@ def test_40_the_metadata_has_the_stats_and_the_times() -> None:
     assert times == sorted(time for time in times if time is not None)
 
 
+def test_a_job_under_way_has_no_numbers_rather_than_zeros() -> None:
+    """A manager that stops crawls whose items stand still would have stopped each."""
+    names = ("stats", "scrapystats", "items", "pages", "errors")
+    seen: list[list[Any]] = []
+
+    class Looks(Books):
+        def look(self) -> None:
+            seen.append([self.get_metadata_key(job, name) for job in self.get_jobs() for name in names])
+
+        def running_job_hook(self, jobkey: JobKey) -> None:
+            job = self.get_job_metadata(jobkey)
+            seen.append([job[name] for name in names])
+            self.aggregate_spider_stats(job)
+            self.look()
+
+        def on_close(self) -> None:
+            self.look()
+
+    play = ManagerPlay(Looks)
+    play.cycle()
+    play.skip(seconds=61)
+    assert seen == [[None] * 5, [None] * 5]
+    play.end(1, stats={"item_scraped_count": 5})
+    play.cycle()
+    assert seen[2:] == [[{"item_scraped_count": 5}, {"item_scraped_count": 5}, 5, 0, 0]]
+    assert play.stats["item_scraped_count/total"] == 5
+
+
 @pytest.mark.parametrize("outcome", ["finished", "failed", "cancelled", "killed by oom"])
 def test_49_a_single_job_ends_its_manager_with_any_outcome(outcome: str) -> None:
     play = ManagerPlay(Books)
