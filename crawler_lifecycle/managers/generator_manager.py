@@ -114,8 +114,8 @@ class GeneratorCrawlManager(CrawlManager):
     def add_job(self, spider: str, job_args_override: JobParams, *, again: bool = False) -> None:
         """Add a job ahead of the generator, unless a job with the same spider and arguments was there.
 
-        In a hook for a bad end, the ended job itself is tried again instead: its override has its tag JOBSEQ, or the
-        same spider and arguments. `again`: add a job of its own in any case.
+        In a hook for an end, the ended job itself is tried again instead if the override has its tag JOBSEQ, or, after
+        a bad end, the same spider and arguments. `again`: add a job of its own in any case.
         """
         params: FullJobParams = {**(job_args_override or {}), "spider": spider or self.spider or ""}
         if again:
@@ -148,11 +148,11 @@ class GeneratorCrawlManager(CrawlManager):
         return dedup_key({"spider": job["spider"], "spider_args": job.get("spider_args") or {}}, dedup=True) or ""
 
     def _is_requeue(self, job: Job, params: FullJobParams) -> bool:
-        """Return whether the parameters are for another try of the job, which has ended badly."""
-        if not self._ended_badly or self._retry is not None:
+        """Return whether the parameters are for another try of the ended job."""
+        if self._retry is not None:
             return False
         number, _ = get_jobseq(params.get("tags") or [])
-        return number == job.number if number else self._repeats(job, params)
+        return number == job.number if number else self._ended_badly and self._repeats(job, params)
 
     def _repeats(self, job: Job, params: FullJobParams) -> bool:
         """Return whether the job had the same spider and arguments, whatever their number of the try."""

@@ -305,22 +305,49 @@ def test_62_a_requeue_counts_once_and_a_further_addition_is_a_job_of_its_own() -
     assert sorted(jobseqs(play)) == ["JOBSEQ=0000000001", "JOBSEQ=0000000001.r1", "JOBSEQ=0000000002"]
 
 
-@pytest.mark.parametrize("again", [True, False])
-def test_62_a_good_end_adds_jobs_of_their_own_alone(again: bool) -> None:
+@pytest.mark.parametrize("argument", [{}, {"deep": "yes"}])
+@pytest.mark.parametrize("dies", [True, False])
+def test_62_a_requeue_after_a_good_end_is_a_retry_of_its_item(argument: dict[str, str], dies: bool) -> None:
+    """Such as with too few items. Elsewhere the job was another item, or was dropped with unchanged arguments."""
+
+    class Deeper(Shops):
+        names = "ab"
+
+        def finished_ok_hook(self, spider: str, outcome: str, job_args_override: JobParams, jobkey: str) -> None:
+            job = self.get_job_metadata(jobkey)
+            if job["number"] == 1 and job["items"] < 3:
+                arguments = {**(job_args_override["spider_args"] or {}), **argument}
+                self.add_job(spider, {**job_args_override, "spider_args": arguments})
+
+    play = ManagerPlay(Deeper)
+    play.cycle()
+    play.end(1, stats={"items": 1})
+    if dies:
+        play.crash("before react")
+    play.cycle()
+    expected = {"shop": "a", **(argument or {"retry_num": "1"})}
+    assert dict(play.started[2].arguments) == expected
+    assert {"JOBSEQ=0000000001.r1", f"RETRIED_FROM={play.started[0].key}"} <= set(play.started[2].tags)
+    assert (play.counts.completed, play.counts.running) == (0, 2)
+    play.end(1, stats={"items": 3})
+    play.end(2)
+    assert play.cycle() == "finished"
+    assert (play.counts.completed, len(play.started)) == (2, 3)
+
+
+def test_62_a_good_end_adds_jobs_of_their_own() -> None:
     class Follows(Shops):
         names = "a"
 
         def finished_ok_hook(self, spider: str, outcome: str, job_args_override: JobParams, jobkey: str) -> None:
-            if not again:
-                self.add_job(spider, job_args_override)
-                job_args_override["spider_args"] = {"shop": "b"}
             if len(play.started) < 3:
-                self.add_job(spider, job_args_override, again=again)
+                self.add_job(spider, job_args_override, again=True)
+            self.add_job(spider, {"spider_args": {"shop": "b"}})
 
     play = ManagerPlay(Follows)
     assert play.until_closed() == "finished"
-    assert shops(play) == (["a", "a", "a"] if again else ["a", "b"])
-    assert jobseqs(play)[:2] == ["JOBSEQ=0000000001", "JOBSEQ=0000000002"]
+    assert sorted(map(str, shops(play))) == ["a", "a", "b"]
+    assert len(set(jobseqs(play))) == 3
 
 
 def test_62_a_requeue_behind_the_default_retry_changes_nothing() -> None:
