@@ -14,6 +14,7 @@ BASE_TARGET_SPIDER_STATS = (  # regular expressions for the beginning of a name
     "item_scraped_count",
     "spider_exceptions/",
     "scrapy-zyte-api/429",
+    "scrapy-zyte-api/status_codes/",
     "zyte_api_proxy/response/status/429",
     "(items|pages|bytes|errors)$",  # by which crawls without Scrapy report
 )

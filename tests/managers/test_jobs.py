@@ -436,6 +436,22 @@ def test_48_stats_are_summed_by_spider_once_over_deaths() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("downloader/response_status_count/503", "downloader/response_count", "item_scraped_count"),
+        *("spider_exceptions/ValueError", "scrapy-zyte-api/429", "scrapy-zyte-api/status_codes/520"),
+        "zyte_api_proxy/response/status/429",
+    ],
+)
+def test_48_each_base_stat_of_the_originals_is_summed(name: str) -> None:
+    play = ManagerPlay(Books)
+    play.cycle()
+    play.end(stats={name: 3, "scrapy-zyte-api/success": 4})
+    play.cycle()
+    assert play.stats == {"crawlmanager/scheduled_jobs": 1, f"{name}/total": 3}
+
+
 def test_48_stats_are_totals_alone_unless_asked() -> None:
     play = ManagerPlay(Books)
     play.cycle()
