@@ -114,8 +114,9 @@ class GeneratorCrawlManager(CrawlManager):
     def add_job(self, spider: str, job_args_override: JobParams, *, again: bool = False) -> None:
         """Add a job ahead of the generator, unless a job with the same spider and arguments was there.
 
-        In a hook for an end, the ended job itself is tried again instead if the override has its tag JOBSEQ, or, after
-        a bad end, the same spider and arguments. `again`: add a job of its own in any case.
+        In a hook for an end, the ended job itself is tried again instead: its override has its tag JOBSEQ. After a bad
+        end, the same spider and arguments suffice; after a good end, another spider's job is a job of its own. `again`:
+        add a job of its own in any case.
         """
         params: FullJobParams = {**(job_args_override or {}), "spider": spider or self.spider or ""}
         if again:
@@ -152,7 +153,9 @@ class GeneratorCrawlManager(CrawlManager):
         if self._retry is not None:
             return False
         number, _ = get_jobseq(params.get("tags") or [])
-        return number == job.number if number else self._ended_badly and self._repeats(job, params)
+        if not self._ended_badly:
+            return number == job.number and params["spider"] == job.request.crawler
+        return number == job.number if number else self._repeats(job, params)
 
     def _repeats(self, job: Job, params: FullJobParams) -> bool:
         """Return whether the job had the same spider and arguments, whatever their number of the try."""
