@@ -54,6 +54,33 @@ def test_jobs_before_a_supervisor_say_so(stored: SqlStore, crawlctl: Crawlctl) -
     assert "no_supervisor: no worker continues the flow" in crawlctl("flow", "jobs", "new").stdout
 
 
+def test_jobs_whose_dependencies_have_ended_wait_for_a_worker(stored: SqlStore, crawlctl: Crawlctl) -> None:
+    """The worker was away in mid-flow, and the list blamed the dependencies."""
+    inner = Workflow().add("x", plain).add("y", plain, deps="x")
+    graph = Workflow(id="mid").add("a", plain).add("b", plain, deps="a").add_workflow("sub", inner, deps="a")
+    graph.add("last", plain, deps=["sub", "b"])
+    stored.flow_doors.push(PushFlow(definition=graph.definition()))
+    flow = Hand(stored, "mid", stored.flow_records.uid_of("mid"))
+
+    def unsupervised(*options: str) -> list[str]:
+        lines = crawlctl("flow", "jobs", "mid", *options).stdout.splitlines()
+        return [line.split()[0] for line in lines if "no_supervisor: no worker continues the flow" in line]
+
+    flow.go_on()
+    assert unsupervised() == []
+    flow.end(flow.last("a"))
+    assert unsupervised() == ["b", "sub/x"]
+    assert unsupervised("b") == ["b"]
+    assert unsupervised("last") == unsupervised("sub/y") == []
+    assert unsupervised("--status", "suspended") == ["b", "sub/x"]
+    flow.go_on()
+    assert unsupervised() == []
+    flow.end(flow.last("b"), flow.last("sub/x"))
+    assert unsupervised() == ["sub/y"]
+    flow.play()
+    assert unsupervised() == []
+
+
 def test_a_push_without_news_says_so(stored: SqlStore, crawlctl: Crawlctl, tmp_path: Path) -> None:
     file = tmp_path / "graph.json"
     file.write_text(Workflow(id="again").add("load", plain).definition().model_dump_json())

@@ -9,21 +9,38 @@ from crawler_lifecycle.contract.flows.states import MemberState
 from crawler_lifecycle.contract.flows.values import decode
 from crawler_lifecycle.contract.flows.work import CrawlWork, StepWork, Work
 from crawler_lifecycle.contract.managers.records import ItemSums
-from crawler_lifecycle.domain.flows.explanation import cause_alone
+from crawler_lifecycle.domain.flows.explanation import cause_alone, needs_of, waiting_for_supervisor
 from crawler_lifecycle.domain.flows.rows import Ledger, MemberRow
 from crawler_lifecycle.domain.flows.selecting import selected
 from crawler_lifecycle.domain.flows.words import NO_SUPERVISOR
-from crawler_lifecycle.ports import FlowRecord, KeptFlow
+from crawler_lifecycle.ports import FlowRecord, KeptFlow, Part
 
 MANAGER = "manager"  # kind for a step with a crawl manager
 
 
 def member_records(
-    flow: KeptFlow, paths: Iterable[str] | None = None, states: Collection[MemberState] | None = None
+    flow: KeptFlow,
+    paths: Iterable[str] | None = None,
+    states: Collection[MemberState] | None = None,
+    needed: Ledger | None = None,
 ) -> list[MemberRecord]:
-    """Return the members in the order of their insertion. A group's path selects all its members."""
+    """Return the members in the order of their insertion. A group's path selects all its members.
+
+    `needed`: the members on which they depend, if the flow has been read in part.
+    """
     rows = selected(flow.ledger, paths)
-    return [_record(flow, row) for row in rows if states is None or row.state in states]
+    unsupervised = waiting_for_supervisor(flow.ledger, needed or flow.ledger)
+    return [_record(flow, row, unsupervised) for row in rows if states is None or row.state in states]
+
+
+def part_needed(ledger: Ledger) -> Part | None:
+    """Return the part with the members on which suspended members depend; None without such a member."""
+    suspended = (row for row in ledger.members.values() if row.state is MemberState.SUSPENDED)
+    targets = {target for row in suspended for target in needs_of(ledger, row)}
+    if not targets:
+        return None
+    paths = {ledger.groups[target.number].path for target in targets if target.is_group}
+    return Part(numbers={target.number for target in targets if not target.is_group}, paths=paths)
 
 
 def group_records(flow: KeptFlow) -> tuple[GroupRecord, ...]:
@@ -59,7 +76,7 @@ def summary_of(record: FlowRecord, items: ItemSums | None = None) -> FlowSummary
     )
 
 
-def _record(flow: KeptFlow, row: MemberRow) -> MemberRecord:
+def _record(flow: KeptFlow, row: MemberRow, unsupervised: Collection[int]) -> MemberRecord:
     definition = flow.definitions[row.number]
     work = definition.work
     return MemberRecord(
@@ -69,7 +86,7 @@ def _record(flow: KeptFlow, row: MemberRow) -> MemberRecord:
         kind=MANAGER if isinstance(work, StepWork) and work.is_manager else row.kind,
         title=work.title,
         state=row.state,
-        cause=_cause(flow, row),
+        cause=NO_SUPERVISOR if row.number in unsupervised else _cause(flow, row),
         reason=row.reason,
         problem=flow.problems.get(row.number),
         outcome=row.outcome,

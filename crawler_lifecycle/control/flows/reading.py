@@ -16,7 +16,7 @@ from crawler_lifecycle.contract.managers.item_filter import ALL_ITEMS, ItemFilte
 from crawler_lifecycle.contract.managers.items import ItemState
 from crawler_lifecycle.contract.managers.records import ItemAttempt, ItemRecord, ManagerStatus, OutputLine
 from crawler_lifecycle.control.context import ControlContext
-from crawler_lifecycle.control.flows.members import known_paths, member_records, summary_of
+from crawler_lifecycle.control.flows.members import known_paths, member_records, part_needed, summary_of
 from crawler_lifecycle.control.flows.pictures import picture
 from crawler_lifecycle.control.flows.whys import (
     MOST_ITEMS,
@@ -91,7 +91,9 @@ class FlowReader:
         for path in chosen or ():
             if path not in known:
                 raise self._no_job(flow, path)
-        return member_records(kept, chosen, states)
+        rest = None if part is None and chosen is None else part_needed(kept.ledger)
+        needed = None if rest is None else self._records.kept(flow, rest, defined=False).ledger
+        return member_records(kept, chosen, states, needed)
 
     def dependencies(self, flow: str, path: str) -> Sequence[str]:
         """Return the paths of the jobs and sub-workflows in a job's context. NotFound for an unknown path."""

@@ -10,7 +10,7 @@ from crawler_lifecycle.contract.flows.states import FlowIntent, MemberState
 from crawler_lifecycle.domain.flows import words
 from crawler_lifecycle.domain.flows.network import FAILURES, OPEN, Node
 from crawler_lifecycle.domain.flows.planner import Planner
-from crawler_lifecycle.domain.flows.rows import Ledger, MemberKind, MemberRow
+from crawler_lifecycle.domain.flows.rows import Ledger, MemberKind, MemberRow, Target, ancestors
 from crawler_lifecycle.domain.flows.turns import MOST_CRAWLS
 from crawler_lifecycle.domain.flows.wiring import ignored_by
 from crawler_lifecycle.domain.naming import host_of
@@ -119,6 +119,33 @@ def _may_be_held_back(ledger: Ledger, row: MemberRow) -> bool:
 
 def _cause_to_start(row: MemberRow) -> str:
     return f"{words.HOST}:{host_of(row.route)}" if row.route else words.START
+
+
+def needs_of(ledger: Ledger, row: MemberRow) -> Iterator[Target]:
+    """Yield what the member waits for, itself or by one of its groups."""
+    needs = [
+        *row.needs,
+        *(need for group in ancestors(ledger.groups, row.group) for need in ledger.groups[group].needs),
+    ]
+    return (target for need in needs for target in need.on)
+
+
+def waiting_for_supervisor(ledger: Ledger, needed: Ledger) -> set[int]:
+    """Return the suspended members whose dependencies have all ended: only a worker can continue the flow.
+
+    `needed`: has at least the dependencies. Groups without members count as open.
+    """
+    members = {row.number: row.is_settled for row in needed.members.values()}
+    groups: dict[int, bool] = {}
+    for row in needed.members.values():
+        for group in ancestors(needed.groups, row.group):
+            groups[group] = groups.get(group, True) and row.is_settled
+
+    def has_ended(target: Target) -> bool:
+        return (groups if target.is_group else members).get(target.number, False)
+
+    suspended = (row for row in ledger.members.values() if row.state is MemberState.SUSPENDED)
+    return {row.number for row in suspended if all(map(has_ended, needs_of(ledger, row)))}
 
 
 def with_silent_host(row: MemberRow) -> MemberRow:
