@@ -21,6 +21,16 @@ MEMBERS: Mapping[str, str] = {
     "project_settings": SCRAPY_CLOUD,
     "set_flow_id_name": "use --flow-id, and generate_flow_id",
     "spider_loader": SCRAPY_CLOUD,
+    "_async_workflow_step_gen": "use can_schedule_job_with_params and schedule_spider_with_jobargs",
+    "_check_resume_workflow": "use is_resumed and resume_workflow",
+    "_fulljobparams_from_spiderargs": "yield the parameters in their form from set_parameters_gen",
+    "_is_resumed": "use is_resumed",
+    "_jobuids": "the ledger knows the repeats: use create_dupe_filter or get_job_unique_id",
+    "_list_metadata": "use get_job_metadata, which returns a dict",
+    "_own_project_id": SCRAPY_CLOUD,
+    "_pseudo_crawler": SCRAPY_CLOUD,
+    "_update_metadata": "use add_job_tags, or self.state",
+    "_workflow_step_gen": "use can_schedule_job_with_params and schedule_spider_with_jobargs",
     "_async_schedule_job": "use schedule_spider_with_jobargs",
     "_close": "use on_close",
     "_get_flowid_name_from_tags": "use flow_id and name",
@@ -35,9 +45,11 @@ NEVER_CALLED: Mapping[str, str] = {
     "get_job": "the ledger knows the manager's jobs",
     "get_job_metadata": "the ledger knows the manager's jobs",
     "get_jobs": "the ledger knows the manager's jobs",
+    "get_project": "a project is a label: use parse_project_id or default_project_id",
     "get_owned_jobs": "the ledger knows the manager's jobs",
     "get_finished_owned_jobs": "the ledger knows the manager's jobs",
     "get_own_jobkey_from_env": "the ledger knows the manager's flow",
+    "handle_schedule_duplicate_error": "starts have keys, and a repeated start is no error",
     "is_max_time_ran_out": "max_running_time ends the manager on its own",
     "is_running": "the ledger knows the ends of jobs",
     "maybe_upload_stats": STATS,
@@ -46,6 +58,12 @@ NEVER_CALLED: Mapping[str, str] = {
     "upload_stats": STATS,
     "run": "its host runs the manager: use workflow_loop",
     "wait_for": "the engine itself never waits for jobs",
+}
+CALLED_IN_VAIN: Mapping[str, str] = {
+    "schedule_script": "is refused: push a flow with a step for the script",
+    "maybe_upload_stats": f"does nothing: {STATS}",
+    "update_finished_cache": "does nothing: ends are always read with one statement",
+    "upload_stats": f"does nothing: {STATS}",
 }
 ATTRIBUTES: Mapping[str, str] = {
     "project_required": "a project is a label, and never required",
@@ -71,13 +89,15 @@ class _Reading:
 def differences(manager: BaseLoopScript) -> list[str]:
     """Return a sentence for each member of shub-workflow that the manager's classes use or override in vain."""
     reading = _read(type(manager))
-    return sorted({*_absent(manager, reading), *_never_called(reading), *_ignored(manager, reading)})
+    return sorted({*_used_in_vain(manager, reading), *_never_called(reading), *_ignored(manager, reading)})
 
 
-def _absent(manager: BaseLoopScript, reading: _Reading) -> Iterator[str]:
+def _used_in_vain(manager: BaseLoopScript, reading: _Reading) -> Iterator[str]:
     for name, place in reading.uses.items():
         if name in MEMBERS and name not in reading.stores and not hasattr(manager, name):
             yield f"{place}: self.{name} is not there: {MEMBERS[name]}"
+        elif name in CALLED_IN_VAIN and name not in reading.overrides:
+            yield f"{place}: self.{name} {CALLED_IN_VAIN[name]}"
 
 
 def _never_called(reading: _Reading) -> Iterator[str]:

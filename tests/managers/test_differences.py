@@ -7,9 +7,14 @@ from typing import Any
 import pytest
 
 from crawler_lifecycle.errors import BadInput
-from crawler_lifecycle.managers import CachedFinishedJobsMixin, GeneratorCrawlManager
+from crawler_lifecycle.managers import (
+    AsyncSchedulerCrawlManagerMixin,
+    CachedFinishedJobsMixin,
+    GeneratorCrawlManager,
+    JobParams,
+)
 from crawler_lifecycle.managers.arguments import command_line
-from crawler_lifecycle.managers.differences import MEMBERS, NEVER_CALLED, differences
+from crawler_lifecycle.managers.differences import ATTRIBUTES, CALLED_IN_VAIN, MEMBERS, NEVER_CALLED, differences
 from crawler_lifecycle.managers.preview import preview
 from crawler_lifecycle.managers.requesting import request_of
 from crawler_lifecycle.managers.workflow_manager import WorkFlowManager
@@ -67,6 +72,81 @@ def test_each_member_that_is_used_in_vain_is_named_with_its_place() -> None:
 @pytest.mark.parametrize("manager", [crawlmanager.CrawlManager, at_once.CrawlManager, input_files.CrawlManager])
 def test_the_reference_examples_have_no_difference(manager: type[WorkFlowManager]) -> None:
     assert in_vain(manager) == []
+
+
+# names by what they are for, as recorded from shub-workflow 1.14
+RECORDED = {
+    "command line": "PROGRAMS add_argparser_options argparser args description parse_args",
+    "project": "default_project_id get_project parse_project_id project_id project_required _own_project_id",
+    "settings and spiders": "client get_sc_project_settings project_settings spider_loader _pseudo_crawler"
+    " get_canonical_spidername get_project_running_spiders",
+    "flow and tags": "name flow_id flow_id_required generate_flow_id set_flow_id_name _get_flowid_name_from_tags"
+    " append_flow_tag add_job_tags async_add_job_tags remove_job_tags get_job_tags get_keyvalue_job_tag children_tags"
+    " _make_children_tags",
+    "jobs": "get_own_jobkey_from_env get_job get_job_metadata get_metadata_key _list_metadata _update_metadata get_jobs"
+    " get_jobs_with_tags get_owned_jobs get_finished_owned_jobs update_finished_cache is_running is_finished finish"
+    " wait_for get_running_jobs _running_job_keys",
+    "starts": "schedule_script schedule_spider async_schedule_spider _schedule_job _async_schedule_job"
+    " handle_schedule_error handle_schedule_duplicate_error schedule_spider_with_jobargs get_job_settings spider",
+    "files and stats": "fshelper init_fshelper stats print_stats upload_stats maybe_upload_stats stats_interval"
+    " aggregate_spider_stats target_spider_stats stats_only_total",
+    "loop": "run loop_mode max_running_time is_max_time_ran_out on_start on_close is_closed close_reason"
+    " get_close_reason set_close_reason base_loop_tasks workflow_loop workflow_loop_enabled _on_start _close _run_loops"
+    " _async_run_loops",
+    "resume": "is_resumed _is_resumed _check_resume_workflow resume_workflow resume_running_job_hook"
+    " resume_finished_job_hook acquire_all_jobs dont_acquire_finished_jobs",
+    "ends": "base_failed_outcomes failed_outcomes check_running_jobs running_jobs_reverse_check running_job_hook"
+    " finished_metadata_hook finished_ok_hook bad_outcome_hook MAX_RETRIES get_retry_override",
+    "generator": "set_parameters_gen add_job add_delayed_jobs get_delayed_jobs get_delayed_spiders spider_delayed_count"
+    " get_running_spiders spider_running_count can_schedule_job_with_params create_dupe_filter get_job_unique_id"
+    " get_max_next_params max_running_jobs default_max_jobs _jobuids _workflow_step_gen _async_workflow_step_gen"
+    " _fulljobparams_from_spiderargs",
+}
+NAMES = {name for names in RECORDED.values() for name in names.split()}
+OURS_AS_WELL = {"_get_metadata_key"}  # of earlier versions
+
+
+def test_each_recorded_member_is_here_or_is_named() -> None:
+    class Everything(AsyncSchedulerCrawlManagerMixin, CachedFinishedJobsMixin, GeneratorCrawlManager):
+        name, spider = "everything", "books"
+
+    with command_line(()):
+        manager = Everything()
+    here = {*dir(Everything), *vars(manager)}
+    assert NAMES - here - MEMBERS.keys() - ATTRIBUTES.keys() == set()
+    assert MEMBERS.keys() & here == set()
+    assert {*MEMBERS, *ATTRIBUTES, *NEVER_CALLED, *CALLED_IN_VAIN} - NAMES == OURS_AS_WELL
+
+
+def test_members_of_the_engine_and_calls_without_effect_are_named() -> None:
+    class Deep(GeneratorCrawlManager):
+        name, spider = "deep", "books"
+
+        def handle_schedule_duplicate_error(self, **schedule_kwargs: Any) -> None:
+            """Count repeats."""
+
+        def get_project(self, project_id: int | str | None = None) -> Any:
+            return super().get_project(project_id)
+
+        def _workflow_step_gen(self, max_next_params: int) -> Any:
+            return iter(())
+
+        def finished_ok_hook(self, spider: str, outcome: str, job_args_override: JobParams, jobkey: str) -> None:
+            self.schedule_script(["py:clean.py"])
+            self.upload_stats()
+            self.maybe_upload_stats()
+            self.update_finished_cache()  # type: ignore[attr-defined]
+            len(self._jobuids)  # type: ignore[attr-defined]
+
+    assert {text.partition(": ")[2] for text in in_vain(Deep)} == {
+        *(
+            f"an own {name} is never called: {NEVER_CALLED[name]}"
+            for name in ("handle_schedule_duplicate_error", "get_project")
+        ),
+        f"an own _workflow_step_gen is never called: {MEMBERS['_workflow_step_gen']}",
+        *(f"self.{name} {why}" for name, why in CALLED_IN_VAIN.items()),
+        f"self._jobuids is not there: {MEMBERS['_jobuids']}",
+    }
 
 
 def test_members_that_are_never_called_are_here() -> None:
