@@ -9,7 +9,7 @@ import pytest
 
 from crawler_lifecycle import files, managers
 from crawler_lifecycle.compat.shub import base, crawl, script, utils
-from crawler_lifecycle.compat.shub.utils import contexts, futils
+from crawler_lifecycle.compat.shub.utils import contexts, dupefilter, futils
 from crawler_lifecycle.testing import ManagerPlay
 from tests.compat import shops
 
@@ -109,7 +109,12 @@ def test_all_names_of_a_module_are_our_own() -> None:
         ("crawl", ("FullJobParams", "JobParams", "SpiderArgs", "StopRetry", "get_jobseq")),
         ("script", ("BaseLoopScript", "BaseScript", "BaseScriptProtocol")),
         ("script", ("JobDict", "JobKey", "Outcome", "SpiderName")),
-        ("utils", ("get_kumo_loglevel",)),
+        ("crawl", ("CrawlManagerProtocol", "GeneratorCrawlManagerProtocol", "ScheduleArgs")),
+        ("script", ("ArgumentParserScriptProtocol", "BaseLoopScriptProtocol", "CommandLineProgram", "JobMeta")),
+        ("script", ("BaseLoopScriptAsyncMixin", "SCProjectClassProtocol")),
+        ("utils", ("get_kumo_loglevel", "dash_retry_decorator", "hashstr")),
+        ("utils", ("resolve_project_id", "resolve_shub_jobkey")),
+        ("utils.dupefilter", ("DupesFilterProtocol", "SqliteDictDupesFilter")),
         ("utils.contexts", ("script_args",)),
         ("utils.monitor", ("SpiderStatsAggregatorMixin",)),
     ],
@@ -117,3 +122,65 @@ def test_all_names_of_a_module_are_our_own() -> None:
 def test_modules_have_the_names_of_shub_workflow(module: str, names: tuple[str, ...]) -> None:
     mirror = import_module(f"crawler_lifecycle.compat.shub.{module}")
     assert [name for name in names if not hasattr(mirror, name)] == []
+
+
+PAGE = "docs/howto/managers-from-shub-workflow.md"
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        *("contrib.hubstorage", "contrib.sentry", "contrib.slack", "deliver", "deliver.base", "graph.task", "issuer"),
+        *("utils.alert_sender", "utils.clone_job", "utils.gcstorage", "utils.hcf", "utils.scanjobs"),
+        *("utils.sesemail", "utils.watchdog"),
+    ],
+)
+def test_a_module_without_a_counterpart_names_the_page_and_has_a_row(module: str) -> None:
+    with pytest.raises(ModuleNotFoundError, match=f"has no counterpart: .*{PAGE}"):
+        import_module(f"crawler_lifecycle.compat.shub.{module}")
+    known = module if module.startswith("utils") else module.partition(".")[0]
+    assert f"`{known}`" in rows_of_absent()
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        *(("script", "ArgumentParserScript"), ("script", "SCProjectClass"), ("utils.monitor", "BaseMonitor")),
+        *(("utils", "kumo_settings"), ("utils", "get_project_settings")),
+    ],
+)
+def test_a_name_without_a_counterpart_names_the_page_and_has_a_row(module: str, name: str) -> None:
+    with pytest.raises(ImportError, match=f"{name} has no counterpart: .*{PAGE}"):
+        getattr(import_module(f"crawler_lifecycle.compat.shub.{module}"), name)
+    assert f"`{name}`" in rows_of_absent()
+
+
+def rows_of_absent() -> str:
+    return (Path(__file__).parents[2] / PAGE).read_text().partition("## Modules without a counterpart")[2]
+
+
+def test_unknown_modules_and_names_stay_plain_errors() -> None:
+    with pytest.raises(ModuleNotFoundError, match="No module named"):
+        import_module("crawler_lifecycle.compat.shub.nothing")
+    assert not hasattr(script, "nothing")
+
+
+def test_the_utilities_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PROJECT_ID", raising=False)
+    with pytest.raises(ValueError, match="--project-id"):
+        utils.resolve_project_id()
+    monkeypatch.setenv("PROJECT_ID", "17")
+    assert (utils.resolve_project_id(), utils.resolve_project_id("x"), utils.resolve_project_id(3)) == (17, "x", 3)
+    assert utils.hashstr("é") == "bf15be717ac1b080b4f1c456692825891ff5073d"
+    assert utils.resolve_shub_jobkey() is None
+    assert utils.dash_retry_decorator(len) is len
+
+
+def test_a_filter_from_the_mirror_holds_sets_off() -> None:
+    class Filtered(program.ShopManager):  # type: ignore[misc]
+        @classmethod
+        def create_dupe_filter(cls) -> Any:
+            return dupefilter.SqliteDictDupesFilter()
+
+    play = ManagerPlay(Filtered)
+    assert (play.until_closed(), len(play.started)) == ("finished", 3)

@@ -15,8 +15,10 @@ from crawler_lifecycle.managers import (
 __all__ = [
     "AsyncSchedulerCrawlManagerMixin",
     "CrawlManager",
+    "CrawlManagerProtocol",
     "FullJobParams",
     "GeneratorCrawlManager",
+    "GeneratorCrawlManagerProtocol",
     "JobParams",
     "PeriodicCrawlManager",
     "ScheduleArgs",
@@ -26,3 +28,4 @@ __all__ = [
 ]
 
 SpiderArgs = dict[str, str]
+CrawlManagerProtocol = GeneratorCrawlManagerProtocol = object  # bases for authors' mixins
