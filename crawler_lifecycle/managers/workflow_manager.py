@@ -82,10 +82,11 @@ class BaseScript(JobStarts):
         add("--load-sc-settings", action="store_true", help="refused: settings come from the catalogue")
 
     def _programs_help(self) -> str | None:
-        """Return the end of the help: the names in PROGRAMS, with their options, which the parser does not see."""
+        """Return the end of the help: the names in PROGRAMS with descriptions, and the options around them."""
         if not self.PROGRAMS:
             return None
-        names = ", ".join(sorted(self.PROGRAMS))
+        described = ((name, self.PROGRAMS[name].get("description")) for name in sorted(self.PROGRAMS))
+        names = ", ".join(f"{name} ({text})" if text else name for name, text in described)
         return (
             f"-g PROGRAM, --program PROGRAM: begin with the arguments of a program: {names}. "
             "-v NAME:VALUE,..., --program-variables NAME:VALUE,...: values for {NAME} in the program's arguments"

@@ -414,6 +414,18 @@ def test_23_every_argument_of_the_pages_is_known() -> None:
         manager_of(Books, "--load-sc-settings")
 
 
+def test_the_help_describes_the_programs(capsys: pytest.CaptureFixture[str]) -> None:
+    class Programs(Books):
+        PROGRAMS = {
+            "wide": {"command_line": "--max-running-jobs 500"},
+            "deep": {"command_line": "--max-running-jobs 5", "description": "All pages, at 100% depth"},
+        }
+
+    with pytest.raises(SystemExit):
+        manager_of(Programs, "--help")
+    assert "a program: deep (All pages, at 100% depth), wide." in " ".join(capsys.readouterr().out.split())
+
+
 def test_23_a_thousand_jobs_by_default() -> None:
     assert manager_of(Books).max_running_jobs == 1000
 
