@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -450,6 +451,33 @@ def test_48_each_base_stat_of_the_originals_is_summed(name: str) -> None:
     play.end(stats={name: 3, "scrapy-zyte-api/success": 4})
     play.cycle()
     assert play.stats == {"crawlmanager/scheduled_jobs": 1, f"{name}/total": 3}
+
+
+MIGRATION = (Path(__file__).parents[2] / "docs/howto/managers-from-shub-workflow.md").read_text()
+
+
+def test_spider_args_in_a_yielded_set_reach_the_spider_as_the_page_says() -> None:
+    class Nested(Shops):
+        def set_parameters_gen(self) -> Iterator[Any]:
+            yield {"spider_args": {"shop": "a"}, "page": 1}
+
+    play = ManagerPlay(Nested)
+    play.cycle()
+    assert [dict(job.arguments) for job in play.running] == [{"shop": "a", "page": "1"}]
+    assert "| `spider_args` in a set that `set_parameters_gen` yields is dropped |" in MIGRATION
+
+
+def test_stats_are_set_back_one_by_one_as_the_page_says() -> None:
+    class Resets(Books):
+        def on_start(self, resumed: bool = False) -> None:
+            assert not hasattr(self.stats, "clear_stats")
+            self.stats.inc_value("rounds", 3)
+            self.stats.set_value("rounds", 0)
+
+    play = ManagerPlay(Resets)
+    play.cycle()
+    assert play.stats["rounds"] == 0
+    assert "| `stats.clear_stats()` | absent:" in MIGRATION
 
 
 def test_48_stats_are_totals_alone_unless_asked() -> None:
