@@ -1,4 +1,4 @@
-"""Rule for saturation: a task of a run has waited for room for five minutes, and no task has started in that time."""
+"""Rule for saturation: a task has waited for room or for a node for five minutes, and no task has started meanwhile."""
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
@@ -8,7 +8,7 @@ from crawler_lifecycle.domain.looks import Look, TaskRow
 from crawler_lifecycle.domain.reasons import CAPACITY, NOT_CONSIDERED, QUOTA, UNSCHEDULABLE
 
 PATIENCE = timedelta(minutes=5)  # a shorter wait for room is usual
-# causes of a wait for room
+# causes of a wait for room or for a node
 FULL = frozenset({CAPACITY, QUOTA, UNSCHEDULABLE, NOT_CONSIDERED})
 WITHOUT_NODE = (UNSCHEDULABLE, NOT_CONSIDERED)  # a lack of room is a possible reason, among further reasons
 # RUNNING is here because a preempted task keeps this status while the task waits for room for its next pod
@@ -16,7 +16,7 @@ WAITING = (TaskStatus.QUEUED, TaskStatus.DEPLOYING, TaskStatus.PENDING, TaskStat
 
 
 def is_saturated(cause: str | None, since: datetime | None, now: datetime) -> bool:
-    """Return whether a wait with this cause is a wait for room that has lasted for at least five minutes."""
+    """Return whether the wait is for room or for a node, and has lasted for at least five minutes."""
     return cause in FULL and since is not None and now - since >= PATIENCE
 
 
@@ -26,7 +26,7 @@ def in_words(cause: str | None) -> str:
 
 
 def saturation(rows: Iterable[TaskRow], look: Look, now: datetime) -> str | None:
-    """Return the cause of the first long wait for room; None without one, or if a task has started lately."""
+    """Return the cause of the first long wait for room or a node; None without one, or if a task has started lately."""
     rows = list(rows)
     starts = [row.started_at for row in rows] + [job.started_at for job in look.jobs.values()]
     if any(start is not None and now - start < PATIENCE for start in starts):

@@ -1,6 +1,7 @@
 """When a cluster counts as full."""
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
@@ -57,3 +58,11 @@ def test_a_pod_that_no_node_takes_does_not_prove_a_full_cluster() -> None:
     """A volume claim that does not exist was called a full cluster."""
     assert [in_words(cause) for cause in ("unschedulable", "not_considered")] == ["no node takes its pods"] * 2
     assert [in_words(cause) for cause in ("quota", "capacity")] == ["no capacity for over 5 minutes"] * 2
+
+
+def test_the_pages_do_not_call_a_pod_without_a_node_a_lack_of_room() -> None:
+    docs = Path(__file__).parents[2] / "docs"
+    texts = {page: " ".join((docs / f"{page}.md").read_text().split()) for page in ("architecture", "operations")}
+    assert "for room (`capacity`, `quota`) or for a node (`unschedulable`, `not_considered`)" in texts["architecture"]
+    assert "`unschedulable` means that no node takes the pod" in texts["operations"]
+    assert in_words("unschedulable") in " ".join((docs / "reliability.md").read_text().split())
