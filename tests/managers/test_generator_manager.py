@@ -20,6 +20,7 @@ from crawler_lifecycle.managers import (
     get_jobseq,
 )
 from crawler_lifecycle.managers.failures import AuthorsFailure
+from crawler_lifecycle.testing import ManagerPlay
 from tests.managers.authors import Shops, shops_with
 from tests.managers.play import Play, nothing, play_of
 
@@ -589,3 +590,35 @@ def test_a_long_generator_is_read_again_in_parts(monkeypatch: pytest.MonkeyPatch
     assert shops(play) == names
     lines = [line.message for line in play.flow.store.flow_records.lines(play.flow.id, after=0, limit=100)]
     assert "reads its generator again: 100 of 210 parameter sets" in lines
+
+
+def test_t16_a_fixed_list_continues_after_a_takeover_with_the_same_numbers() -> None:
+    class Fixed(GeneratorCrawlManager):
+        name, spider, loop_mode, default_max_jobs = "fixed", "books", 60, 2
+
+        def set_parameters_gen(self) -> Any:
+            return [{"argA": "valA"}, {"argA": "valB", "tags": ["CHECKED"]}, {"argB": "valC"}]
+
+    play = ManagerPlay(Fixed)
+    play.cycle()
+    play.end(1)
+    play.replace()
+    play.cycle()
+    assert play.manager.is_resumed
+    assert [job.number for job in play.running] == [2, 3]
+    play.replace()
+    assert play.until_closed() == "finished"
+    assert [dict(job.arguments) for job in play.started] == [{"argA": "valA"}, {"argA": "valB"}, {"argB": "valC"}]
+    assert [tag for job in play.started for tag in job.tags if tag.startswith(("JOBSEQ=", "CHECKED"))] == [
+        *("JOBSEQ=0000000001", "CHECKED", "JOBSEQ=0000000002", "JOBSEQ=0000000003"),
+    ]
+
+
+def test_with_room_for_no_job_nothing_starts_until_a_stop() -> None:
+    class Closed(Shops):
+        names = "ab"
+
+    play = ManagerPlay(Closed, "--max-running-jobs", "0")
+    for _ in range(3):
+        assert play.skip(minutes=1) is None
+    assert (play.started, play.manager.get_max_next_params(), play.manager.max_running_jobs) == ([], 0, 0)

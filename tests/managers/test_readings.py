@@ -9,7 +9,7 @@ from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.errors import BadInput
-from crawler_lifecycle.managers import AsyncSchedulerCrawlManagerMixin, CrawlManager, JobParams
+from crawler_lifecycle.managers import AsyncSchedulerCrawlManagerMixin, CachedFinishedJobsMixin, CrawlManager, JobParams
 from crawler_lifecycle.managers.failures import AuthorsFailure
 from crawler_lifecycle.ports import NewRun
 from crawler_lifecycle.testing import ManagerPlay, failed, stopped
@@ -456,3 +456,35 @@ def test_7_an_own_method_makes_the_tags_of_jobs() -> None:
     (job,) = play.started
     assert list(job.tags) == ["CHILD", "FLOW_ID=play", "JOBSEQ=0000000001", "PARENT_NAME=nightly", "own"]
     assert seen == [["GONE", "own", "JOBSEQ=0000000001"]]
+
+
+class Reads(AsyncSchedulerCrawlManagerMixin, CachedFinishedJobsMixin, Shops):
+    """Reads and calls what shub-workflow's managers have without a mention on the pages."""
+
+    names = "ab"
+
+    def parse_project_id(self, args: Any) -> int:
+        return int(super().parse_project_id(args) or 0) + 1
+
+    async def base_loop_tasks(self) -> None:
+        self.update_finished_cache(17)
+        self.state["running"] = {key: list(job) for key, job in self._running_job_keys.items()}
+        for key in self._running_job_keys:
+            await self.async_add_job_tags(key, ["SEEN"])
+        await self.async_add_job_tags(tags=["OWN"])
+
+
+def test_members_beside_the_pages_act_as_there() -> None:
+    play = ManagerPlay(Reads, "--project-id", "16")
+    play.cycle()
+    assert play.state["running"] == {}
+    assert {label for job in play.started for label in job.labels} == {"project:17"}
+    assert play.manager.project_id == 17
+    play.skip(minutes=1)
+    first, second = (job.key for job in play.started)
+    assert {key: spider for key, (spider, _) in play.state["running"].items()} == {first: "books", second: "books"}
+    assert play.state["running"][first][1]["spider_args"] == {"shop": "a"}
+    assert "SEEN" in play.manager.get_job_tags(first)
+    assert "OWN" in play.manager.get_job_tags()
+    play.end()
+    assert play.cycle() == "finished"
