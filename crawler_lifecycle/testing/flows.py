@@ -60,7 +60,10 @@ class MemoryFlows(MemoryClient):
         *,
         timeout: float | timedelta | None = None,
     ) -> Workflow:
-        """Let the workflow run, and return the workflow after its end. TimeoutError after the virtual time."""
+        """Let the workflow run, and return the workflow after its end. TimeoutError after the virtual time.
+
+        A timeout of 0 is over at once, as with the service, even if the workflow has ended.
+        """
         step, play = running_job(), self.plays[id]
         if step is not None and step.flow_id == id:
             raise Conflict(f"{step.path!r} cannot wait for the end of its own workflow, which waits for the step's end")
@@ -69,6 +72,8 @@ class MemoryFlows(MemoryClient):
             play.run()
         else:
             play.run(seconds=seconds)
+        if seconds is not None and seconds <= 0:
+            raise TimeoutError(f"flow {id!r}: the timeout is {seconds} seconds")
         if not play.status.state.is_final:
             waiting = ", ".join(row.path for row in play.ledger.members.values() if not row.is_settled)
             raise TimeoutError(f"flow {id!r} waits for {waiting}")

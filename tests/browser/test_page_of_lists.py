@@ -379,6 +379,9 @@ async def test_what_needs_a_person_is_told_on_every_view(page: Page, shelf: Shel
     await page.until(f"{asks}.innerText.includes('0/1')")
     assert await page.evaluate(f"{asks}.querySelectorAll('.meter i').length") == 1
     assert await page.evaluate(bar) == "", "what waits leaves the bar empty"
+    rows = "[...document.querySelectorAll('.flows tbody tr')]"
+    pill = f"{rows}.find((row) => row.innerText.includes('shops')).querySelector('.pill')"
+    assert await page.evaluate(f"getComputedStyle({pill}).color") == "rgb(138, 90, 0)"  # amber
     await page.click(".chip", "needs attention")
     await page.until(f"location.hash === '#/flows?attention=true' && {listed} === 'shops,asks'")
     await page.evaluate("location.hash = '#/flows?search=SHO'")

@@ -180,6 +180,15 @@ async def test_059_a_wait_has_a_timeout_and_needs_a_flow(flows: Flows) -> None:
         await flows.wait("nobody")
 
 
+async def test_a_timeout_of_nothing_is_over_at_once(flows: Flows, hand: GetHand) -> None:
+    workflow = diamond()
+    await flows.push(workflow)
+    hand(workflow.id).play()
+    for timeout in (0, timedelta(0)):
+        with pytest.raises(asyncio.TimeoutError):
+            await flows.wait(workflow.id, timeout=timeout)
+
+
 async def test_073_jobs_are_appended_once_under_a_key(flows: Flows, installed: Path) -> None:
     async with Flows.open(installed):
         workflow = diamond(flow_id="open")

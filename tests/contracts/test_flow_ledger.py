@@ -367,6 +367,8 @@ def test_a_group_grows_with_the_tasks_of_its_crawl(database: Database) -> None:
     (tasks,) = flow.read(tasks_of="0").tasks
     assert (tasks.number, tasks.generation, tasks.ends) == (0, 1, {0: "STOPPED", 1: "STOPPED", 2: "STOPPED"})
     assert flow.events == ["pushed", "grown"]
+    (_, grown) = flow.store.flow_records.lines("w", after=0, limit=9)
+    assert grown.message == "added 3 jobs for the tasks of 'shop'"
 
 
 def test_a_start_is_written_as_the_rules_say(database: Database) -> None:

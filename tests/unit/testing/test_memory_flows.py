@@ -116,3 +116,12 @@ async def test_people_act_by_the_client() -> None:
         await flows.approve(flow, "release", note="fine")
         await flows.wait(flow)
         assert (await Workflow(id=flow).get_recorded("release"))["note"] == "fine"
+
+
+@pytest.mark.parametrize("timeout", [0, timedelta(0)])
+async def test_a_timeout_of_nothing_is_over_at_once_as_with_the_service(timeout: float | timedelta) -> None:
+    async with MemoryFlows.open() as flows:
+        flow = await flows.push(Workflow().add("a", note))
+        assert (await flows.wait(flow)).is_complete
+        with pytest.raises(TimeoutError, match="timeout is 0"):
+            await flows.wait(flow, timeout=timeout)
