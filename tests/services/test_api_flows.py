@@ -58,6 +58,12 @@ def done(answer: httpx.Response, status: int = 200) -> Any:
     return answer.json()
 
 
+def test_half_of_a_surrogate_pair_in_a_result_is_shown_as_a_replacement(http: httpx.Client, database: Database) -> None:
+    done(http.post("/v1/flows", json=definition("half", a_step("a"))), 201)
+    hand(database, "half").play({"a": {"/data/caf\udce9.txt": "\ud800"}})
+    assert done(http.get("/v1/flows/half/results"))["results"] == {"a": {"/data/caf\ufffd.txt": "\ufffd"}}
+
+
 def test_082_a_flow_goes_around(http: httpx.Client, database: Database) -> None:
     answer = http.post("/v1/flows", json=definition(name="shop"))
     pushed = done(answer, 201)

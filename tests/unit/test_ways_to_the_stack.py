@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from crawler_lifecycle.cli.common import crawlctl_command
+from crawler_lifecycle.errors import NotReady
 from crawler_lifecycle.services.embedded.addresses import LOOPBACK, SERVER_PORTS, free_ports
+from crawler_lifecycle.services.embedded.stack import owned
 
 
 @pytest.fixture
@@ -38,3 +40,14 @@ def test_free_ports_are_none_that_a_client_may_be_given() -> None:
     assert set(ports) <= set(SERVER_PORTS)
     with socket.create_server((LOOPBACK, ports[0])):
         assert ports[0] not in free_ports(len(SERVER_PORTS))
+
+
+def test_a_second_stack_on_a_folder_is_told_how_a_further_module_gets_a_host(tmp_path: Path) -> None:
+    with owned(tmp_path), pytest.raises(NotReady) as refused, owned(tmp_path):
+        pytest.fail("two stacks own the folder")
+    assert str(refused.value) == (
+        f"a stack runs on {tmp_path} already: end it, or choose another folder with --state; a further module gets a "
+        "host of its own beside it, with `python -m workers.flows FILE`"
+    )
+    with owned(tmp_path):
+        """The folder is free again."""
