@@ -85,8 +85,8 @@ class BaseScript(JobStarts):
         """Return the end of the help: the names in PROGRAMS with descriptions, and the options around them."""
         if not self.PROGRAMS:
             return None
-        described = ((name, self.PROGRAMS[name].get("description")) for name in sorted(self.PROGRAMS))
-        names = ", ".join(f"{name} ({text})" if text else name for name, text in described)
+        programs = ((name, self.PROGRAMS[name].get("description")) for name in sorted(self.PROGRAMS))
+        names = ", ".join(f"{name} ({text})" if text else name for name, text in programs)
         return (
             f"-g PROGRAM, --program PROGRAM: begin with the arguments of a program: {names}. "
             "-v NAME:VALUE,..., --program-variables NAME:VALUE,...: values for {NAME} in the program's arguments"

@@ -112,9 +112,9 @@ def test_each_recorded_member_is_here_or_is_named() -> None:
 
     with command_line(()):
         manager = Everything()
-    here = {*dir(Everything), *vars(manager)}
-    assert NAMES - here - MEMBERS.keys() - ATTRIBUTES.keys() == set()
-    assert MEMBERS.keys() & here == set()
+    members = {*dir(Everything), *vars(manager)}
+    assert NAMES - members - MEMBERS.keys() - ATTRIBUTES.keys() == set()
+    assert MEMBERS.keys() & members == set()
     assert {*MEMBERS, *ATTRIBUTES, *NEVER_CALLED, *CALLED_IN_VAIN} - NAMES == OURS_AS_WELL
 
 

@@ -621,4 +621,5 @@ def test_with_room_for_no_job_nothing_starts_until_a_stop() -> None:
     play = ManagerPlay(Closed, "--max-running-jobs", "0")
     for _ in range(3):
         assert play.skip(minutes=1) is None
-    assert (play.started, play.manager.get_max_next_params(), play.manager.max_running_jobs) == ([], 0, 0)
+    manager: Any = play.manager
+    assert (play.started, manager.get_max_next_params(), manager.max_running_jobs) == ([], 0, 0)

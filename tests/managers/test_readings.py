@@ -482,8 +482,9 @@ def test_members_beside_the_pages_act_as_there() -> None:
     assert play.manager.project_id == 17
     play.skip(minutes=1)
     first, second = (job.key for job in play.started)
-    assert {key: spider for key, (spider, _) in play.state["running"].items()} == {first: "books", second: "books"}
-    assert play.state["running"][first][1]["spider_args"] == {"shop": "a"}
+    running: Any = play.state["running"]
+    assert {key: spider for key, (spider, _) in running.items()} == {first: "books", second: "books"}
+    assert running[first][1]["spider_args"] == {"shop": "a"}
     assert "SEEN" in play.manager.get_job_tags(first)
     assert "OWN" in play.manager.get_job_tags()
     play.end()

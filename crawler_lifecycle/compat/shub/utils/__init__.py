@@ -28,12 +28,12 @@ def resolve_project_id(project_id: int | str | None = None) -> int | str:
 
 
 def resolve_shub_jobkey() -> str | None:
-    """Return None: a script has no job of Scrapy Cloud. Its key is `get_own_jobkey_from_env()`."""
+    """Return None: a script has no job of Scrapy Cloud. The key is `get_own_jobkey_from_env()`."""
     return None
 
 
 def dash_retry_decorator(function: Function) -> Function:
-    """Return the function as it is: the engine repeats its own requests, and tries an author's method again."""
+    """Return the function unchanged: the engine repeats its own requests, and calls an author's method again."""
     return function
 
 
