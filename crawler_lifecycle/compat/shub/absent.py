@@ -28,7 +28,7 @@ NAMES: Mapping[str, str] = {
 
 
 class AbsentModules:
-    """Refuses the imports of absent modules. Python asks the finder last: existing modules are found before."""
+    """Refuses to import absent modules. Python asks the finder last: existing modules are found before."""
 
     @staticmethod
     def find_spec(name: str, path: Sequence[str] | None = None, target: object = None) -> None:  # noqa: ARG004
@@ -38,7 +38,7 @@ class AbsentModules:
 
 
 def refuse(module: str, name: str) -> NoReturn:
-    """Refuse the import of a name, with advice if shub-workflow has the name."""
+    """Refuse to import a name, with advice if shub-workflow has the name."""
     if name in NAMES:
         raise ImportError(_text(name, NAMES[name]), name=module)
     raise AttributeError(f"module {module!r} has no attribute {name!r}")

@@ -24,7 +24,7 @@ __all__ = [
 
 # bases for authors' mixins
 ArgumentParserScriptProtocol = BaseScriptProtocol = BaseLoopScriptProtocol = SCProjectClassProtocol = object
-JobMeta = Mapping[str, Any]  # as `get_job_metadata` returns it
+JobMeta = Mapping[str, Any]  # from `get_job_metadata`
 Outcome = str
 SpiderName = str
 
