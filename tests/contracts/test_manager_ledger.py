@@ -31,6 +31,7 @@ from crawler_lifecycle.errors import Conflict, Fenced
 from crawler_lifecycle.ports import ManagerRef, NewRun
 from tests.contracts.flows import BOOKS, CANCELLED
 from tests.contracts.managers import MANAGER, Managed, added, item, managed, numbers, reopened
+from tests.contracts.statements import counted
 
 LONG_AGO = datetime(2026, 1, 1, tzinfo=UTC)
 FAILURE = Problem(phase="bad_outcome_hook", job="key", error="Traceback\nValueError: no", failures=5)
@@ -521,6 +522,24 @@ def test_lists_find_runs_by_the_new_tags_of_their_jobs(flow: Managed) -> None:
         ("DONE", "x"),
         ("DONE",),
     }
+
+
+def test_tags_of_many_jobs_cost_what_one_costs(flow: Managed, database: Database) -> None:
+    flow.offer(*"abcde", read=5)
+    starts = [flow.started(number) for number in range(1, 6)]
+    early = [flow.run_of(start) for start in starts[:4]]
+    tags = {start.job.key: [f"TAG={start.job.number}", "x"] for start in starts}
+
+    def written(of_jobs: dict[str, list[str]]) -> int:
+        with counted(database) as statements:
+            flow.commit(job_tags=of_jobs, call=f"tags of {len(of_jobs)}")
+        return len(statements)
+
+    assert written(tags) == written(dict([*tags.items()][:1]))
+    tagged = flow.managers.find(flow.mine, [*tags])
+    assert {job.key: list(job.request.tags) for job in tagged} == tags
+    for number, run in enumerate(early, start=1):
+        assert [row.run_id for row in flow.store.records.page(RunFilter(tag=f"TAG={number}"), limit=9)] == [run.run_id]
 
 
 def test_all_runs_of_the_installation_are_jobs(flow: Managed) -> None:

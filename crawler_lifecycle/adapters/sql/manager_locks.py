@@ -1,18 +1,18 @@
 """Transactions on a manager's row. Locks are taken in one order: the flow, the manager, its items, their attempts."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, insert, select, union_all, update
 
-from crawler_lifecycle.adapters.sql.flow_locks import LOCKED, OnFlows, add_line
+from crawler_lifecycle.adapters.sql.flow_locks import LOCKED, OnFlows, add_line, locking
 from crawler_lifecycle.adapters.sql.flow_schema import flows
 from crawler_lifecycle.adapters.sql.manager_rows import new_item, place_of_job
 from crawler_lifecycle.adapters.sql.manager_runs import write_tags
 from crawler_lifecycle.adapters.sql.manager_schema import manager_attempts, manager_items, manager_keys, managers
-from crawler_lifecycle.adapters.sql.pages import pages
+from crawler_lifecycle.adapters.sql.pages import PagedStatement, pages
 from crawler_lifecycle.contract.managers.items import Item, ItemState
 from crawler_lifecycle.contract.managers.turns import FILTERED, Effects
 from crawler_lifecycle.errors import Fenced
@@ -31,13 +31,20 @@ OF_ATTEMPTS = (
     manager_attempts.c.flow == bindparam("of_flow"),
     manager_attempts.c.manager == bindparam("of_manager"),
 )
-THIS_JOB = (
-    *OF_ATTEMPTS,
-    manager_attempts.c.member == bindparam("of_member"),
-    manager_attempts.c.attempt == bindparam("of_attempt"),
+JOB = [manager_attempts.c[name] for name in ("flow", "member", "attempt")]
+JOBS_LOCKED = PagedStatement(
+    JOB,
+    lambda job: locking(
+        select(*JOB, manager_attempts.c.request, manager_attempts.c.run_id)
+        .where(manager_attempts.c.manager == bindparam("of_manager"), manager_attempts.c.attempt == job.attempt)
+        .order_by(*JOB),
+        manager_attempts,
+    ),
 )
-JOB_LOCKED = select(manager_attempts.c.request, manager_attempts.c.run_id).where(*THIS_JOB).with_for_update()
-WRITE_REQUEST = update(manager_attempts).where(*THIS_JOB)
+WRITE_REQUESTS = PagedStatement(
+    [*JOB, manager_attempts.c.request],
+    lambda new: update(manager_attempts).where(manager_attempts.c.attempt == new.attempt).values(request=new.request),
+)
 KEYS: Any = bindparam("keys", expanding=True)
 KNOWN_KEYS = union_all(
     select(items.dedup_key, items.number).where(*OF_MANAGER, items.dedup_key.in_(KEYS)),
@@ -120,8 +127,8 @@ class Managed:
             self.values["tags"] = list(dict.fromkeys([*tags, *effects.tags]))
         for name, increment in effects.stats.items():
             self.add_to_stat(name, increment)
-        for key, tags in effects.job_tags.items():
-            self._write_tags(key, tags)
+        if effects.job_tags:
+            self._write_tags(effects.job_tags)
         if effects.texts:
             self.values["stats"] = {**self.values.get("stats", self.row.stats), **effects.texts}
         if effects.state is not None:
@@ -132,17 +139,18 @@ class Managed:
             self.line("manager", message)
         return self._add_unknown(effects.add) if effects.add else []
 
-    def _write_tags(self, key: str, tags: Sequence[str]) -> None:
-        """Write the tags into the job's attempt, and into the lists' table. The run's request keeps its first tags."""
-        place = place_of_job(key)
-        if place is None or place[0] != self.flow_uid:
-            return
-        of_job = {**self.bound, "of_member": place[1], "of_attempt": place[2]}
-        row = self.tx.execute(JOB_LOCKED, of_job).one_or_none()
-        if row is not None:
-            self.tx.execute(WRITE_REQUEST.values(request=row.request.model_copy(update={"tags": list(tags)})), of_job)
-            if row.run_id is not None:  # a later run takes the tags from its attempt
-                write_tags(self.tx, row.run_id, tags)
+    def _write_tags(self, tags_by_key: Mapping[str, Sequence[str]]) -> None:
+        """Write tags into the jobs' attempts, and into the lists' table. The runs' requests keep their first tags."""
+        places = ((place_of_job(key), list(tags)) for key, tags in tags_by_key.items())
+        tags_of = {place[1:]: tags for place, tags in places if place is not None and place[0] == self.flow_uid}
+        for page in pages([(self.row.flow, *place) for place in tags_of]):
+            rows = JOBS_LOCKED(self.tx, page, of_manager=self.row.manager).all()
+            if not rows:
+                continue
+            requests = [row.request.model_copy(update={"tags": tags_of[row.member, row.attempt]}) for row in rows]
+            WRITE_REQUESTS(self.tx, [(*row[:3], request) for row, request in zip(rows, requests, strict=True)])
+            # a job without a run: its run takes the tags from the attempt
+            write_tags(self.tx, {row.run_id: tags_of[row.member, row.attempt] for row in rows if row.run_id})
 
     def save(self) -> None:
         if self.values:

@@ -39,17 +39,18 @@ def tell_run(tx: Connection, values: Mapping[str, Any], run: RunRef, tags: Colle
     if tx.execute(OPEN_OR_OF_RUN.values(run_id=run.run_id, run_uid=run.run_uid), key).rowcount:
         request = tx.scalar(REQUEST, key)
         if request is not None and set(request.tags) != set(tags):  # the manager has changed them since its start
-            write_tags(tx, run.run_id, request.tags)
+            write_tags(tx, {run.run_id: request.tags})
         return
     if tx.execute(IS_KNOWN, key).one_or_none() is not None:
         raise Conflict(f"attempt {key['of_attempt']} of {values['flow_uid']} was refused before its run was made")
 
 
-def write_tags(tx: Connection, run_id: int, tags: Collection[str]) -> None:
-    """Replace the tags by which lists find the run. The run's request keeps the tags of the start."""
-    tx.execute(delete(run_tags).where(run_tags.c.history_id == run_id))
-    if tags:
-        tx.execute(insert(run_tags), [{"history_id": run_id, "tag": tag} for tag in sorted(set(tags))])
+def write_tags(tx: Connection, tags_by_run: Mapping[int, Collection[str]]) -> None:
+    """Replace the tags by which lists find the runs. The runs' requests keep the tags of the start."""
+    if tags_by_run:
+        tx.execute(delete(run_tags).where(run_tags.c.history_id.in_(sorted(tags_by_run))))
+    if new := [{"history_id": run_id, "tag": tag} for run_id, tags in tags_by_run.items() for tag in sorted(set(tags))]:
+        tx.execute(insert(run_tags), new)
 
 
 def tell_end(tx: Connection, row: Row[Any], end: Mapping[str, Any]) -> None:
