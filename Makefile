@@ -100,7 +100,7 @@ format: $(VENV)/.installed-dev ## formats the code
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix --quiet .
 
-bench: $(VENV)/.installed-dev mariadb ## the figures of docs/benchmarks.md, measured here
+bench: $(VENV)/.installed-dev mariadb ## the figures of docs/internals/benchmarks.md, measured here
 	@$(BIN)/python -m bench
 
 ci: $(VENV)/.installed-dev ## what has to pass, with one shard of what takes long (SHARD=n: which; 40 minutes on two cores)

@@ -76,7 +76,7 @@ BENCHMARKS: dict[str, Callable[[Scale], Table]] = {
 @click.option("--write", type=click.Path(path_type=Path, dir_okay=False, exists=True), metavar="FILE",
               help="Put the tables between the markers of this document.")  # fmt: skip
 def main(names: tuple[str, ...], quick: bool, row: str, write: Path | None) -> None:
-    """Measure the figures of docs/benchmarks.md: all, or the named benchmarks."""
+    """Measure the figures of docs/internals/benchmarks.md: all, or the named benchmarks."""
     if unknown := set(names) - set(BENCHMARKS):
         raise click.BadParameter(f"{', '.join(sorted(unknown))}: expected any of {', '.join(BENCHMARKS)}")
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell lets its background jobs ignore SIGINT

@@ -1,4 +1,4 @@
-"""Tables of figures, and their places in docs/benchmarks.md."""
+"""Tables of figures, and their places in docs/internals/benchmarks.md."""
 
 import re
 from collections.abc import Sequence

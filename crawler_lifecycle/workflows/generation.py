@@ -8,7 +8,7 @@ An execution determines its generation in its first lines, before any command, a
 `Watch.generation`). If a later line asked `workflow.patched` for the first time, a worker with the earlier code might
 already have done a part of the execution, and the generation would change in the middle. Generation 1 writes no marker
 into the history.
-docs/howto/extend.md describes how to add a generation.
+docs/internals/extend.md describes how to add a generation.
 """
 
 from temporalio import workflow

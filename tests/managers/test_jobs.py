@@ -1,4 +1,4 @@
-"""Starts of jobs, and the reactions to their ends. Names have the numbers in docs/manager-proofs.md."""
+"""Starts of jobs, and the reactions to their ends. Names have the numbers in docs/internals/manager-proofs.md."""
 
 import math
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Identity, arguments and life of a manager. Names have the numbers in docs/manager-proofs.md."""
+"""Identity, arguments and life of a manager. Names have the numbers in docs/internals/manager-proofs.md."""
 
 from collections.abc import Iterator
 from typing import Any

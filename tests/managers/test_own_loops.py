@@ -1,4 +1,4 @@
-"""An author's own loop, which never calls the base loop. Names have the numbers in docs/manager-proofs.md."""
+"""An author's own loop, which never calls the base loop. Names have the numbers in docs/internals/manager-proofs.md."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""Streams of jobs from generators. Names have the numbers in docs/manager-proofs.md."""
+"""Streams of jobs from generators. Names have the numbers in docs/internals/manager-proofs.md."""
 
 import asyncio
 from collections.abc import Iterator

@@ -4,7 +4,7 @@ What is recorded is kept: only the histories that are missing are recorded, and 
 that continues as new leaves one history for each of its executions: NAME.json, NAME.2.json and so on.
 
 Record when a path is new. Once a version is released, a change to a workflow must replay what is recorded already:
-raise its generation (docs/howto/extend.md), keep the old histories, and record the new way under names of their own.
+raise its generation (docs/internals/extend.md), keep the old histories, and record the new way under new names.
 """
 
 import asyncio

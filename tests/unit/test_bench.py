@@ -29,7 +29,7 @@ from tests.activity_events import begun_in
 from tests.kubernetes.programs import Unbuildable
 
 PLAIN_RUN = Path(__file__).parents[1] / "replay" / "histories" / "plain.json"
-DOCUMENT = Path(__file__).parents[2] / "docs" / "benchmarks.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "internals" / "benchmarks.md"
 
 
 def test_a_table_shows_three_digits() -> None:
@@ -67,7 +67,7 @@ def test_a_benchmark_measures_and_writes(tmp_path: Path) -> None:
     copy = tmp_path / "benchmarks.md"
     copy.write_text(DOCUMENT.read_text())
     command = [sys.executable, "-m", "bench", "--quick", "--write", str(copy), "local-look"]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=DOCUMENT.parents[1])
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=DOCUMENT.parents[2])
     assert result.returncode == 0, result.stderr
     assert re.search(r"<!-- bench:local-look -->\n\| jobs .*\n.*\n\| 10 \| none \| [0-9.]+ \|\n", copy.read_text())
 

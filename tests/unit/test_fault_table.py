@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 TESTS = Path(__file__).parents[1]
-DOCUMENT = TESTS.parent / "docs" / "howto" / "test-on-kubernetes.md"
+DOCUMENT = TESTS.parent / "docs" / "internals" / "test-on-kubernetes.md"
 DEFINED = re.compile(r"^(?:async )?def (test_\w+)\(", re.MULTILINE)
 
 

@@ -1,10 +1,10 @@
-"""The tests that `docs/flow-proofs.md` names exist."""
+"""The tests that `docs/internals/flow-proofs.md` names exist."""
 
 import re
 from pathlib import Path
 
 TESTS = Path(__file__).parents[1]
-DOCUMENT = TESTS.parent / "docs" / "flow-proofs.md"
+DOCUMENT = TESTS.parent / "docs" / "internals" / "flow-proofs.md"
 DEFINED = re.compile(r"^(?:async )?def (test_\w+)\(", re.MULTILINE)
 PROMISES = {
     *(f"B{number}" for number in range(1, 8)),

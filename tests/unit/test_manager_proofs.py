@@ -1,10 +1,10 @@
-"""`docs/manager-proofs.md` has a row for every number, and the tests that the rows name exist."""
+"""`docs/internals/manager-proofs.md` has a row for every number, and the tests that the rows name exist."""
 
 import re
 from pathlib import Path
 
 TESTS = Path(__file__).parents[1]
-DOCUMENT = TESTS.parent / "docs" / "manager-proofs.md"
+DOCUMENT = TESTS.parent / "docs" / "internals" / "manager-proofs.md"
 DEFINED = re.compile(r"^(?:async )?def (test_\w+)\(", re.MULTILINE)
 NAMED = re.compile(r"`(test_\w+)`")
 PROMISES = {str(number) for number in range(1, 69)}

@@ -65,4 +65,4 @@ def test_the_pages_do_not_call_a_pod_without_a_node_a_lack_of_room() -> None:
     texts = {page: " ".join((docs / f"{page}.md").read_text().split()) for page in ("architecture", "operations")}
     assert "for room (`capacity`, `quota`) or for a node (`unschedulable`, `not_considered`)" in texts["architecture"]
     assert "`unschedulable` means that no node takes the pod" in texts["operations"]
-    assert in_words("unschedulable") in " ".join((docs / "reliability.md").read_text().split())
+    assert in_words("unschedulable") in " ".join((docs / "guarantees.md").read_text().split())

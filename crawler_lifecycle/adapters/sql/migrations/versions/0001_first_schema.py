@@ -1,7 +1,7 @@
 """Revision 0001 creates the tables from `schema.py`, `flow_schema.py` and `manager_schema.py`.
 
 Until the first release, a change to `schema.py` needs no new revision. Whoever adds the second revision replaces the
-import from `schema.py` here by a copy of the released tables (docs/howto/extend.md, "A column").
+import from `schema.py` here by a copy of the released tables (docs/internals/extend.md, "A column").
 
 MySQL commits every table and index separately. `checkfirst` leaves out tables and indexes from an interrupted upgrade.
 """
