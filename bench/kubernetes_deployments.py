@@ -73,7 +73,7 @@ def _rows(bed: Bed, scale: Scale) -> list[tuple[object, ...]]:
         with standing_still(bed, *CONTROLLERS):
             for in_flight, by in product(scale.in_flight, ways):
                 row = _row(bed, process, ways[by], in_flight, scale.deployed)
-                rows.append((by, "stand still", *row))
+                rows.append((by, "idle", *row))
     return rows
 
 

@@ -31,7 +31,7 @@ COLUMNS = (
     "s until all were looked at",
     "s at most",
     "looks/s",
-    "falls behind",
+    "lag",
     *(f"{party} CPU ms a look" for party in PARTIES),
     "CPU ms a look in all",
     "times the floor",

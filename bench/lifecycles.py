@@ -63,7 +63,7 @@ async def _measure_real(stack: Stack, scale: Scale) -> list[Row]:
         at_once = [(runs, await round_of_runs(control, state, "nothing", runs)) for runs in (1, scale.runs)]
         seconds = [await round_of_runs(control, state, "second", 1) for _ in range(scale.latencies)]
     rows = [_row("jobs that end at once", runs, measured) for runs, measured in at_once]
-    return [*rows, _row(f"{len(seconds)} jobs of a second in turn", 1, median_round(seconds))]
+    return [*rows, _row(f"{len(seconds)} jobs of a second, one by one", 1, median_round(seconds))]
 
 
 async def _measure_faked(stack: Stack, database: str, scale: Scale) -> list[Row]:
