@@ -123,6 +123,8 @@ class ApiServer:
             raise Answered(404, "", "404 page not found")
         kind, name, log = found.groups()
         if log:
+            if ("get", "pods/log") in self.denied:
+                raise Answered(403, "Forbidden", f'pods "{name}" is forbidden: cannot get resource "pods/log"')
             return 200, self._log(name, seen.query)
         if seen.method == "POST":
             return self._create(kind, seen.body)
