@@ -43,8 +43,8 @@ def _flow_row(flow: FlowSummary, now: datetime) -> tuple[str, ...]:
 
 def _shown_state(flow: FlowSummary) -> str:
     """Return the state; for a completed flow whose manager has failed items, `failures` beside it."""
-    failed = flow.items is not None and (flow.items.failed or flow.items.refused)
-    return f"{flow.state}, failures" if failed and is_success(flow.state) else flow.state
+    failures = flow.items is not None and flow.items.failures
+    return f"{flow.state}, failures" if failures and is_success(flow.state) else flow.state
 
 
 def _wait(wait: str) -> str:

@@ -10,6 +10,7 @@ from crawler_lifecycle.adapters.sql import flow_results
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.flows.states import FlowState, MemberState
+from crawler_lifecycle.contract.managers.items import Item
 from crawler_lifecycle.contract.managers.turns import Verdict
 from crawler_lifecycle.contract.records import FlowPlace
 from crawler_lifecycle.contract.run_filter import RunFilter
@@ -107,6 +108,22 @@ def test_flows_that_ended_with_failed_items_are_named(database: Database) -> Non
     assert records.with_failed_items(earlier, limit=9) == (1, ["shops/bad"])
     assert records.with_failed_items(earlier, limit=0) == (1, [])
     assert records.with_failed_items(datetime.now(UTC) + timedelta(hours=1), limit=9) == (0, [])
+
+
+def test_refused_items_are_failures_unless_the_manager_closed_as_finished(database: Database) -> None:
+    """A manager whose filter had refused sets was amber; one with refused parameters needed nobody's attention."""
+    store, earlier = SqlStore(database), datetime.now(UTC) - timedelta(seconds=5)
+    failures = {}
+    for name, reason in (("bad", "finished_with_failures"), ("filtered", "finished")):
+        flow = managed(database, name)
+        flow.commit(Item(override={"shop": None}, problem="the parameters name no spider"))
+        over(flow, reason)
+        (status,) = store.manager_doors.statuses(flow.id)
+        sums = store.manager_doors.sums([flow.uid])[flow.uid]
+        assert (sums.refused, sums.failures) == (1, status.failures)
+        failures[flow.id] = status.failures
+    assert failures == {"bad": 1, "filtered": 0}
+    assert store.flow_records.with_failed_items(earlier, limit=9) == (1, ["bad"])
 
 
 def test_lists_count_members_by_state(database: Database) -> None:

@@ -69,7 +69,15 @@ def test_the_generators_sets_are_counted(read: int, words: str) -> None:
 @pytest.mark.parametrize(("repeated", "words"), [(1, "1 duplicate skipped"), (3, "3 duplicates skipped")])
 def test_duplicates_are_counted(repeated: int, words: str) -> None:
     sums = ItemSums(
-        total=2, completed=2, failed=0, cancelled=0, refused=0, repeated=repeated, has_problem=False, is_exhausted=True
+        total=2,
+        completed=2,
+        failed=0,
+        cancelled=0,
+        refused=0,
+        failures=0,
+        repeated=repeated,
+        has_problem=False,
+        is_exhausted=True,
     )
     assert sum_words(sums) == f"2 items: 2 completed, {words}"
     assert count_words(Counts(completed=2, repeated=repeated)) == f"2 completed, {words}"

@@ -520,7 +520,15 @@ def test_no_picture_is_made_of_a_file_that_a_push_refuses(
 
 def test_a_list_marks_failures_of_managers_and_names_waits() -> None:
     sums = ItemSums(
-        total=3, completed=2, failed=1, cancelled=0, refused=0, repeated=0, has_problem=False, is_exhausted=True
+        total=3,
+        completed=2,
+        failed=1,
+        cancelled=0,
+        refused=0,
+        failures=1,
+        repeated=0,
+        has_problem=False,
+        is_exhausted=True,
     )
     flow = FlowSummary(
         uid="u", id="shops", state=FlowState.COMPLETED, intent=FlowIntent.RUN, total=1, counts={}, items=sums,

@@ -15,6 +15,7 @@ from crawler_lifecycle.adapters.sql.flow_results import read_results, refuse_too
 from crawler_lifecycle.adapters.sql.flow_rows import flow_row, members
 from crawler_lifecycle.adapters.sql.flow_schema import flow_attempts, flow_groups, flow_logs, flow_members, flows
 from crawler_lifecycle.adapters.sql.flow_sights import IS_OPEN, SIGHT_COLUMNS, UNREAD, run_sight, runs
+from crawler_lifecycle.adapters.sql.manager_rows import REFUSED_AS_FAILED
 from crawler_lifecycle.adapters.sql.manager_schema import managers
 from crawler_lifecycle.adapters.sql.schema import histories
 from crawler_lifecycle.adapters.sql.texts import is_text
@@ -209,7 +210,7 @@ def _without_host(before: datetime) -> Select[Any]:
 def _with_failed_items(since: datetime) -> Select[Any]:
     is_ended = (flows.c.stopped_at >= since, flows.c.state != FlowState.CANCELLED)
     joined = select(flows.c.id).join_from(managers, flows, flows.c.id == managers.c.flow)
-    return joined.where(*is_ended, managers.c.failed > 0)
+    return joined.where(*is_ended, managers.c.failed + REFUSED_AS_FAILED > 0)
 
 
 def _in_need(connection: Connection, now: datetime) -> Sequence[int]:

@@ -12,6 +12,7 @@ from crawler_lifecycle.adapters.sql.flow_schema import flows
 from crawler_lifecycle.adapters.sql.manager_late_ends import ends_in_flows
 from crawler_lifecycle.adapters.sql.manager_life import counts_of
 from crawler_lifecycle.adapters.sql.manager_locks import COLUMNS, OF_MANAGER, THIS_MANAGER
+from crawler_lifecycle.adapters.sql.manager_rows import REFUSED_AS_FAILED
 from crawler_lifecycle.adapters.sql.manager_schema import manager_items, managers
 from crawler_lifecycle.adapters.sql.transactions import reading
 from crawler_lifecycle.contract.flows.definition import MemberDefinition
@@ -20,6 +21,7 @@ from crawler_lifecycle.contract.flows.work import CallForm, StepWork
 from crawler_lifecycle.contract.managers.items import ItemState
 from crawler_lifecycle.contract.managers.records import ItemSums, ManagerProblem, ManagerStatus
 from crawler_lifecycle.contract.managers.turns import BREAKERS, HELD, OURS
+from crawler_lifecycle.domain.outcome_words import FINISHED
 from crawler_lifecycle.errors import BadInput
 
 items = manager_items.c
@@ -38,6 +40,7 @@ SUMS = (
     select(
         flows.c.uid,
         *(func.sum(managers.c[name]) for name in SUMMED),
+        func.sum(REFUSED_AS_FAILED),
         func.count(managers.c.problem),
         func.min(managers.c.is_exhausted),
     )
@@ -63,12 +66,15 @@ class ManagerStatuses(OnDoors):
     @reading
     def sums(self, connection: Connection, flow_uids: Collection[str]) -> Mapping[str, ItemSums]:
         sums, ends = {}, ends_in_flows(connection, flow_uids)
-        for uid, *numbers, problems, is_exhausted in connection.execute(SUMS.where(flows.c.uid.in_(list(flow_uids)))):
+        for uid, *numbers, refused, problems, is_exhausted in connection.execute(
+            SUMS.where(flows.c.uid.in_(list(flow_uids)))
+        ):
             total, *rest = map(int, numbers)
             named = dict(zip(SUMMED[1:], rest, strict=True))
             named["repeated"] = max(0, named["repeated"])
             for state, number in ends.get(uid, {}).items():
                 named[state] += number
+            named["failures"] = named["failed"] + int(refused)
             sums[uid] = ItemSums(total=total, has_problem=bool(problems), is_exhausted=bool(is_exhausted), **named)
         return sums
 
@@ -86,6 +92,7 @@ class ManagerStatuses(OnDoors):
                 "incarnation": row.incarnation,
                 "read": row.read_sets,
                 "is_exhausted": row.is_exhausted,
+                "failures": counts.failed + (0 if row.close_reason == FINISHED else counts.refused),
                 "problem": row.problem and ManagerProblem.model_validate(row.problem.model_dump()),
                 "held": _held(state or {}, now),
                 "next_attempt_at": next_attempt_at,

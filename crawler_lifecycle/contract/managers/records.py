@@ -84,6 +84,7 @@ class ManagerStatus(Message):
     read: int = Field(default=0, description="parameter sets taken from the generator, repeats included")
     is_exhausted: bool = Field(default=False, description="whether the generator has ended")
     close_reason: str | None = None
+    failures: int = Field(default=0, description="failed items, and refused ones unless the close is `finished`")
     problem: ManagerProblem | None = Field(default=None, description="failure that paused the manager, until a resume")
     held: dict[str, datetime] = Field(default={}, description="ends of pauses by breakers, by key")
     next_attempt_at: datetime | None = Field(
@@ -102,6 +103,7 @@ class ItemSums(Message):
     cancelled: int
     refused: int
     repeated: int = Field(description="repeated parameter sets, without an item")
+    failures: int = Field(description="failed items, and refused items of managers that did not close as `finished`")
     has_problem: bool = Field(description="whether a failure pauses a manager")
     is_exhausted: bool = Field(description="whether all generators are read to their ends, so that `total` is final")
 

@@ -100,7 +100,7 @@ export function showFlow({ main, name: id, place, signal }) {
     tabs.firstChild.hidden = !isManaged;
     tabs.children[1].hidden = isManaged && jobs.size === 1; // one box says nothing
     view ??= isManaged ? "items" : "graph";
-    const standing = flowPill(status.state, sum(managers.map(({ counts }) => counts.failed + counts.refused)));
+    const standing = flowPill(status.state, sum(managers.map(({ failures }) => failures)));
     document.title = `${standing.textContent} \u00b7 ${id}`;
     fill(names, [h("h1", status.name && status.name !== id ? `${status.name} \u00b7 ${id}` : id), standing, lasting(status.started_at, status.stopped_at)]);
     const shown = view === "items" && sums; // the items are counted again only while they are shown

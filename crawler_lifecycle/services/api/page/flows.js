@@ -28,7 +28,7 @@ export function showFlows({ main, place: filter, signal }) {
     none: filter.size ? "No such flows." : "No flows yet. `crawlctl flow run FILE` starts one.",
     columns: {
       Flow: ({ id, name, created_by: by }) => [link(`#/flows/${encodeURIComponent(id)}`, id), h("small", [name, by].filter(Boolean).join(", "))],
-      State: ({ state, items }) => flowPill(state, items && items.failed + items.refused),
+      State: ({ state, items }) => flowPill(state, items?.failures),
       "Progress|tasks": progressOf,
       "Jobs|why": ({ state, counts, items }) => (items ? itemsInWords(state, items) : stateCounts(counts, JOB_STATES)),
       "Waits for|waits-for": ({ waits_for: waits }) => waits.map(waitInWords).join(", "),
