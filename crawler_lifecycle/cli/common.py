@@ -230,6 +230,11 @@ def print_json(value: Any) -> None:
     click.echo(to_json(value).decode())
 
 
+def terminal_width() -> int | None:
+    """Return the width for tables. None: the output goes to a file or a program, and has no limit."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
 def print_answer(answer: Any, lines: Callable[[Any], Iterable[str]], *, as_json: bool) -> None:
     """Print the answer as JSON, or as text: the function `lines` turns the answer into lines."""
     with until_reader_leaves():

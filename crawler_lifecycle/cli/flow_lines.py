@@ -8,7 +8,7 @@ import click
 from crawler_lifecycle.cli.common import plain
 from crawler_lifecycle.cli.flow_causes import cause_in_words
 from crawler_lifecycle.cli.manager_lines import problem_lines, progress_line, settled, status_lines, sum_words, total
-from crawler_lifecycle.cli.words import coloured, duration, facts, is_odd, rfc3339, table
+from crawler_lifecycle.cli.words import coloured, duration, facts, fitted, is_odd, rfc3339, table
 from crawler_lifecycle.contract.flows.answers import FlowAnswer, FlowSummary, MemberRecord
 from crawler_lifecycle.contract.flows.names import parent_path
 from crawler_lifecycle.contract.flows.records import FlowStatus, Why
@@ -19,6 +19,7 @@ from crawler_lifecycle.domain.words import counted
 from crawler_lifecycle.ports import AttemptRecord, FlowLine
 
 FLOW_COLUMNS = ("ID", "NAME", "STATE", "JOBS", "CREATED", "TOOK", "WAITS FOR")
+EXPENDABLE = ("CREATED", "NAME", "TOOK")  # first the least valuable
 JOB_COLUMNS = ("JOB", "WORK", "STATE", "ATTEMPT", "SINCE", "TOOK", "RUN", "WHY")
 MOST_FAILED = 20  # members named in a summary; further members are counted
 LONGEST_WHY = 80  # characters in a table
@@ -30,8 +31,11 @@ def counts(members: Mapping[MemberState, int]) -> str:
     return ", ".join(f"{members[state]} {state}" for state in MemberState if members.get(state)) or "none"
 
 
-def list_lines(flows: Sequence[FlowSummary], now: datetime) -> Iterator[str]:
-    return table([FLOW_COLUMNS, *(_flow_row(flow, now) for flow in flows)], FLOW_COLUMNS.index("STATE"))
+def list_lines(flows: Sequence[FlowSummary], now: datetime, width: int | None = None) -> Iterator[str]:
+    """Yield the lines of a table, no wider than `width`."""
+    rows: Sequence[Sequence[str]] = [FLOW_COLUMNS, *(_flow_row(flow, now) for flow in flows)]
+    shown = rows if width is None else fitted(rows, width, EXPENDABLE)
+    return table(shown, shown[0].index("STATE"))
 
 
 def _flow_row(flow: FlowSummary, now: datetime) -> tuple[str, ...]:

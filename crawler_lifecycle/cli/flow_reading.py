@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
-from crawler_lifecycle.cli.common import open_context, plain, print_answer, print_json, standard_options
+from crawler_lifecycle.cli.common import open_context, plain, print_answer, print_json, standard_options, terminal_width
 from crawler_lifecycle.cli.flow_options import flow_argument, jobs_argument, manager_option, workflow_option
 from crawler_lifecycle.cli.remote.choice import open_api
 from crawler_lifecycle.errors import BadInput
@@ -83,7 +83,7 @@ def list_flows(
     uid = None if before is None else flows.row(before)[0]
     wanted = [FlowState(word) for word in states] or None
     page = flows.list(limit=limit, before=uid, states=wanted, family=family, search=search or None, attention=attention)
-    print_answer(page, lambda page: list_lines(page, datetime.now(UTC)), as_json=as_json)
+    print_answer(page, lambda page: list_lines(page, datetime.now(UTC), terminal_width()), as_json=as_json)
     if not page and not as_json:
         click.echo("No such flows." if states or family or search or attention or before else "No flows.")
 

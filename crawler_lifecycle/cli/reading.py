@@ -1,7 +1,5 @@
 """The commands that only read: list, crawlers, show, logs."""
 
-import shutil
-import sys
 import time
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -17,6 +15,7 @@ from crawler_lifecycle.cli.common import (
     print_json,
     print_to_stderr,
     standard_options,
+    terminal_width,
     until_reader_leaves,
 )
 from crawler_lifecycle.cli.failures import USAGE
@@ -88,8 +87,7 @@ def list_runs(
         outcome=outcome,
         label=label,
     )
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    print_answer(runs, lambda runs: list_lines(runs, datetime.now(UTC), width), as_json=as_json)
+    print_answer(runs, lambda runs: list_lines(runs, datetime.now(UTC), terminal_width()), as_json=as_json)
     if not runs and not as_json:
         has_filter = bool(status or crawler or before or flow or tag or outcome or label)
         hint = _near_crawler(crawler, state) if crawler else ""

@@ -542,6 +542,21 @@ def test_a_list_marks_failures_of_managers_and_names_waits() -> None:
     assert waits.endswith("  a decision about go, a host of my_project.flows")
 
 
+@pytest.mark.parametrize("width", [60, 80, 120, 400])
+def test_a_list_of_flows_fits_a_terminal(width: int) -> None:
+    counts = dict.fromkeys(MemberState, 12)
+    flow = FlowSummary(
+        uid="u", id="november/shops", name="shops", state=FlowState.EXECUTING, intent=FlowIntent.RUN, total=1,
+        counts=counts, created_at=datetime(2026, 11, 28, tzinfo=UTC), updated_at=datetime(2026, 11, 28, tzinfo=UTC),
+        waits_for=("approval:the prices of november",),
+    )  # fmt: skip
+    header, line = (click.unstyle(text) for text in list_lines([flow], datetime.now(UTC), width))
+    assert len(line) <= width
+    assert all(title in header for title in ("ID", "STATE", "JOBS", "WAITS FOR"))
+    assert all(words in line for words in ("november/shops", "executing", "a decision about"))
+    assert ("CREATED" in header) is (width == 400)
+
+
 def test_a_completed_job_with_another_outcome_is_no_green_line() -> None:
     """A crawl that was banned was a green `completed` without a word."""
     named: dict[str, Any] = {"flow_id": "f", "number": 0, "state": MemberState.COMPLETED}
