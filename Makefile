@@ -35,7 +35,7 @@ PART    = $(if $(SHARD),--shard $(SHARD)) --durations 20 --durations-min 10
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run up test test-unit test-system test-all test-cluster test-cluster-large test-crashes test-outages chaos test-triggers verdict-soak lint known-holes format bench ci ci-all lock clean mariadb chromium firefox unzips promtool
+.PHONY: help run up test test-unit test-system test-all test-cluster test-cluster-large test-crashes test-outages chaos test-triggers verdict-soak lint docs known-holes format bench ci ci-all lock clean mariadb chromium firefox unzips promtool
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -92,6 +92,9 @@ lint: $(VENV)/.installed-dev ## ruff (format, rules), mypy strict, import-linter
 	@$(BIN)/lint-imports
 	@$(BIN)/hadolint Dockerfile
 	@$(BIN)/python -m tests.ci.prose
+
+docs: $(VENV)/.installed-dev ## the documents as a site in build/docs; a broken link is an error (half a minute)
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 known-holes: $(VENV)/.installed-dev ## asks the package index for known holes in what we depend on
 	@$(BIN)/python -m tests.known_holes requirements-dev.lock $(IMAGE)/requirements.lock $(IMAGE)/build.lock

@@ -1,8 +1,7 @@
-"""Writes `metrics.md` from the metrics that the processes register: `python docs/generate_metrics.py`."""
+"""The reference of the metrics, made from the metrics that the processes register."""
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, cast
 
 from prometheus_client import CollectorRegistry, Metric
@@ -23,7 +22,6 @@ from crawler_lifecycle.services.scheduler import SchedulerService
 from crawler_lifecycle.settings.processes import HealthSettings
 from crawler_lifecycle.triggers.bridge import TriggerMetrics
 
-PAGE = Path(__file__).with_name("metrics.md")
 ABOVE = """# Metrics
 
 Worker, dispatcher, watcher, hosts of steps and trigger processes serve `/metrics` on their health port, the scheduler
@@ -102,7 +100,3 @@ def _row(family: Metric) -> str:
 def _labels(family: Metric) -> list[str]:
     of_samples = {label for sample in family.samples for label in sample.labels} - {"le"}
     return list(getattr(family, "_labelnames", ())) or sorted(of_samples)
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page())

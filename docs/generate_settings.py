@@ -1,8 +1,7 @@
-"""Writes `settings.md` from the settings of the package: `python docs/generate_settings.py`."""
+"""The reference of the settings, made from the settings of the package."""
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 from annotated_types import Ge, Gt, Le
@@ -12,7 +11,6 @@ from pydantic.fields import FieldInfo
 from crawler_lifecycle.configuration import secret_variables
 from crawler_lifecycle.settings import Settings
 
-PAGE = Path(__file__).with_name("settings.md")
 ABOVE = """# Settings
 
 Every process of the service reads its settings from the environment, once, at its start. If a value is invalid, the
@@ -28,8 +26,7 @@ AWS keys come from AWS's own variables and files.
 
 If a default is empty, the last column describes the behaviour without a value.
 
-`python docs/generate_settings.py` generates this page from [settings/](../crawler_lifecycle/settings); a test compares
-the two.
+`make docs` generates this page from [settings/](../crawler_lifecycle/settings).
 """
 BELOW = """
 ## Temporal
@@ -105,7 +102,3 @@ def _bound(limit: object) -> str:
             return f"at most {json.dumps(most)}"
         case _:
             raise ValueError(f"no words for {limit}")
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page())

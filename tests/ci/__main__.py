@@ -56,6 +56,7 @@ def _run(shard: int | None, seed: str, build: "subprocess.Popen[bytes]") -> None
     crashes = range(1, SHARDS + 1) if shard is None else (shard,)
     for step in (
         Step("lint"),
+        Step("docs"),
         Step("known-holes"),
         Step("test", repeat=Repeat.TESTS),
         Step("test-system", part, Repeat.TESTS, minutes),

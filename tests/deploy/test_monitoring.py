@@ -2,6 +2,7 @@
 
 import json
 import re
+import runpy
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,9 @@ MONITORING = ROOT / "deploy" / "monitoring"
 RULES = yaml.safe_load((MONITORING / "rules.yaml").read_text())["spec"]
 ALERTS = [rule for group in RULES["groups"] for rule in group["rules"]]
 NAMES = [alert["alert"] for alert in ALERTS]
-DECLARED = set(re.findall(r"^\| `(\w+)`", (ROOT / "docs" / "metrics.md").read_text(), re.MULTILINE))
+DECLARED = set(
+    re.findall(r"^\| `(\w+)`", runpy.run_path(str(ROOT / "docs" / "generate_metrics.py"))["page"](), re.MULTILINE)
+)
 METRIC = re.compile(r"\b(?:crawler|scheduler|api|http|process|flow)_\w+")
 HOURS = "3h"
 

@@ -62,7 +62,12 @@ def test_the_pictures_text_is_the_graphs(tmp_path: Path) -> None:
 
 
 def commands() -> set[str]:
-    pages = [DOCS / page for page in PAGES] + [PORTS, FIRST_MANAGER]
+    pages = [DOCS / page for page in PAGES] + [
+        PORTS,
+        FIRST_MANAGER,
+        DOCS / "why.md",
+        DOCS / "tutorial" / "first-schedule.md",
+    ]
     lines = "\n".join(page.read_text() for page in pages)
     blocks = re.findall(r"^(?:\$ )?(?:\.venv/bin/)?(crawlctl [^#\n]+)", lines, re.M)
     return {line.strip() for line in [*blocks, *re.findall(r"`(crawlctl \w[^`]+)`", lines)]} | verbs_of_doors()
