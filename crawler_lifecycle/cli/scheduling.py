@@ -1,4 +1,4 @@
-"""The commands for schedules: create, list, show, pause, resume, trigger, backfill, delete."""
+"""The commands for schedules: create, list, show, pause, resume, trigger, backfill, delete, export, apply."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -12,6 +12,7 @@ from crawler_lifecycle.cli.common import print_answer, print_json, standard_opti
 from crawler_lifecycle.cli.failures import Commands
 from crawler_lifecycle.cli.requests import record_options
 from crawler_lifecycle.cli.schedule_creating import create
+from crawler_lifecycle.cli.schedule_files import apply, export
 from crawler_lifecycle.cli.schedule_opening import open_schedules, print_schedule, schedule_argument
 from crawler_lifecycle.domain.words import counted
 
@@ -35,6 +36,8 @@ def schedule() -> None:
 
 
 schedule.add_command(create)
+schedule.add_command(export)
+schedule.add_command(apply)
 
 
 @schedule.command("list")

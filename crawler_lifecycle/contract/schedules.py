@@ -292,3 +292,21 @@ class Backfilled(Message):
 
     schedule_id: str
     occurrences: list[datetime]
+
+
+class ScheduleAction(StrEnum):
+    """What a file of schedules asks of a schedule."""
+
+    CREATE = "create"
+    CHANGE = "change"
+    NOTHING = "unchanged"
+    KEEP = "not in the file"
+    DELETE = "delete"
+
+
+class ScheduleChange(Message):
+    """Difference between a file of schedules and the installation."""
+
+    schedule_id: str
+    action: ScheduleAction
+    fields: list[str] = Field(default=[], description="fields that differ")

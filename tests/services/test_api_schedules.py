@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -19,6 +20,7 @@ from crawler_lifecycle.services.api.tokens import Scope
 from tests.apis import Api, problem, served
 from tests.schedulers import TOKEN, SmallCluster, a_catalogue
 from tests.schedulers import served as scheduler_served
+from tests.waiting import until
 
 pytestmark = pytest.mark.timeout(240)
 RULES: dict[str, Any] = {"run": {"crawler": "bookshop", "arguments": {"site": "x"}}, "cron": ["0 0 1 1 *"]}
@@ -133,6 +135,72 @@ def test_crawlctl_schedules_a_manager_of_the_catalogue_over_the_api(api: Api) ->
     assert crawlctl("absent", *rules, "--replace").exit_code == 2
     deleted = CliRunner(env=env).invoke(main, ["--api", api.url, "schedule", "delete", "yearly"])
     assert deleted.exit_code == 0, deleted.output
+
+
+def test_a_file_has_all_schedules_and_makes_them_again(api: Api, http: httpx.Client, tmp_path: Path) -> None:
+    file, env = tmp_path / "schedules.json", {"CRAWLER_REMOTE__TOKEN": api.token(*Scope)}
+
+    def crawlctl(*words: str) -> Result:
+        return CliRunner(env=env).invoke(main, ["--api", api.url, "schedule", *words])
+
+    def applied(*words: str) -> dict[str, list[str]]:
+        answer = crawlctl("apply", str(file), "--json", *words)
+        assert answer.exit_code in (0, 1), answer.output
+        return {each["schedule_id"]: [each["action"], *each["fields"]] for each in json.loads(answer.stdout)}
+
+    def is_listed(name: str) -> bool:
+        return name in crawlctl("export").stdout
+
+    flow = {"id": "shops", "members": [{"path": "a", "work": {"kind": "crawl", "request": {"crawler": "bookshop"}}}]}
+    put(http, "first", time_zone="Europe/Berlin", overlap="queue", paused=True)
+    assert put(http, "second", run=None, flow=flow, missed_window_seconds=600).status_code == 201
+    until(lambda: is_listed("first") and is_listed("second"))
+    file.write_text(crawlctl("export").stdout)
+    exported = json.loads(file.read_text())["schedules"]
+    assert (
+        exported[0]
+        == {"schedule_id": "first", "time_zone": "Europe/Berlin", "overlap": "queue", "paused": True} | RULES
+    )
+    assert "requested_by" not in exported[0]["run"], "who applies a file is its requester"
+    unchanged = {"first": ["unchanged"], "second": ["unchanged"]}
+    assert (applied(), crawlctl("apply", str(file), "--dry-run").exit_code) == (unchanged, 0)
+
+    http.delete("/v1/schedules/second")
+    http.post("/v1/schedules/first/resume", json={})
+    put(http, "first", cron=["0 5 1 1 *"])
+    drift = {"first": ["change", "cron", "time_zone", "overlap", "paused"], "second": ["create"]}
+    assert (applied("--dry-run"), crawlctl("apply", str(file), "--dry-run").exit_code) == (drift, 1)
+    assert (applied(), applied()) == (drift, unchanged)
+    assert json.loads(crawlctl("export").stdout)["schedules"] == exported
+
+    put(http, "third")
+    until(lambda: is_listed("third"))
+    assert applied() == unchanged | {"third": ["not in the file"]}
+    assert applied("--delete-others") == unchanged | {"third": ["delete"]}
+    problem(http.get("/v1/schedules/third"), 404)
+    for name in unchanged:
+        http.delete(f"/v1/schedules/{name}")
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("[]", "is not the output of `crawlctl"),
+        ('{"flows": []}', "has no list `schedules`"),
+        (
+            '{"schedules": [{"schedule_id": "bad", "run": {"crawler": "x"}, "cron": ["0 0 30 2 *"]}]}',
+            "schedule bad: cron",
+        ),
+        ('{"schedules": [{}]}', "schedule number 1: schedule_id"),
+        (json.dumps({"schedules": [RULES | {"schedule_id": "x"}] * 2}), "has more than one schedule x"),
+    ],
+)
+def test_a_wrong_file_changes_nothing(api: Api, tmp_path: Path, content: str, says: str) -> None:
+    file, env = tmp_path / "schedules.json", {"CRAWLER_REMOTE__TOKEN": api.token(*Scope)}
+    file.write_text(content)
+    answer = CliRunner(env=env).invoke(main, ["--api", api.url, "schedule", "apply", str(file)])
+    assert answer.exit_code == 2, answer.output
+    assert says in answer.output
 
 
 @pytest.mark.parametrize(
