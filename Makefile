@@ -35,7 +35,7 @@ PART    = $(if $(SHARD),--shard $(SHARD)) --durations 20 --durations-min 10
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run up test test-unit test-system test-all test-cluster test-cluster-large test-crashes test-outages chaos test-triggers verdict-soak lint docs known-holes format bench ci ci-all lock clean mariadb chromium firefox unzips promtool
+.PHONY: help run up test test-unit test-system test-all test-cluster test-cluster-large test-crashes test-outages test-restore chaos test-triggers verdict-soak lint docs known-holes format bench ci ci-all lock clean mariadb chromium firefox unzips promtool
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -60,6 +60,9 @@ test-crashes: $(VENV)/.installed-dev mariadb ## every part dies at every step, a
 
 test-outages: $(VENV)/.installed-dev mariadb ## fifty runs in every stage live through every outage, and two at a time (thirteen minutes)
 	@CI=true $(BIN)/pytest tests/chaos -m outage -q $(PART)
+
+test-restore: $(VENV)/.installed-dev mariadb ## a stack loses database, Temporal, both or its volume, and gets them back from a backup (10 minutes)
+	@$(BIN)/pytest tests/restore -m $(SYSTEM) -q $(PART)
 
 chaos: $(VENV)/.installed-dev mariadb ## runs, people and faults by chance, then the comparison (SEED=n MINUTES=m DATABASE=sqlite)
 	@$(BIN)/python -m tests.chaos.soak --minutes $(MINUTES) --database $(DATABASE) $(if $(SEED),--seed $(SEED))
