@@ -191,7 +191,7 @@ def test_a_file_has_all_schedules_and_makes_them_again(api: Api, http: httpx.Cli
             '{"schedules": [{"schedule_id": "bad", "run": {"crawler": "x"}, "cron": ["0 0 30 2 *"]}]}',
             "schedule bad: cron",
         ),
-        ('{"schedules": [{}]}', "schedule number 1: schedule_id"),
+        ('{"schedules": [{}]}', "schedule number 1: "),
         (json.dumps({"schedules": [RULES | {"schedule_id": "x"}] * 2}), "has more than one schedule x"),
     ],
 )
