@@ -43,6 +43,7 @@ class Carried(Message):
     anchor: datetime | None = Field(default=None, description="start of reconciliation; none: not started yet")
     look_number: int = Field(default=1, description="number of the next look that is due by the pacing")
     recheck_at: datetime | None = Field(default=None, description="time of a look that the last look asked for")
+    unseen_since: datetime | None = Field(default=None, description="begin of looks that could not observe the cluster")
     looks: int = Field(default=0, description="number of looks until now, shown to people")
     nudged: bool = Field(default=False, description="no look has answered the last nudge yet")
     resumed: bool = Field(default=False, description="the run had an earlier supervisor")

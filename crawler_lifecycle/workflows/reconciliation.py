@@ -27,7 +27,8 @@ async def reconcile(watch: Watch, carried: Carried, started_at: datetime | None 
     `started_at` is the main job's start, if known. The start notice goes out beside the first look.
     """
     plan = carried.plan
-    pace = Pace(carried.anchor or await _start_run(plan, started_at), carried.look_number, carried.recheck_at)
+    anchor = carried.anchor or await _start_run(plan, started_at)
+    pace = Pace(anchor, carried.look_number, carried.recheck_at, carried.unseen_since)
     is_announced = carried.anchor is not None and not carried.resumed
     if carried.anchor and carried.resumed:  # the earlier supervisor may have died before it sent the notice
         pace.skip_past_looks()
@@ -60,7 +61,7 @@ class Pace:
     anchor: datetime
     number: int  # of the next look that is due by the pacing; nudges cause looks in between
     recheck_at: datetime | None  # None: the last look needs no further look
-    unseen_since: datetime | None = None  # since this time no look could observe the cluster; None: the last look could
+    unseen_since: datetime | None  # since this time no look could observe the cluster; None: the last look could
 
     @property
     def paced(self) -> datetime:
@@ -89,7 +90,13 @@ class Pace:
         self.recheck_at = min(times, default=None)
 
     def carried(self, plan: RunPlan) -> Carried:
-        return Carried(plan=plan, anchor=self.anchor, look_number=self.number, recheck_at=self.recheck_at)
+        return Carried(
+            plan=plan,
+            anchor=self.anchor,
+            look_number=self.number,
+            recheck_at=self.recheck_at,
+            unseen_since=self.unseen_since,
+        )
 
 
 async def _first_look(watch: Watch, plan: RunPlan, pace: Pace) -> LookResult | None:

@@ -186,3 +186,21 @@ async def test_a_long_run_continues_as_new_and_loses_nothing(short_histories: Wo
     assert [step.number for step in script.inputs("signal_pusher_progress")] == list(range(1, 15)), (
         "the last look proves the end"
     )
+
+
+@pytest.mark.system
+async def test_an_outage_that_is_longer_than_a_history_keeps_its_pace(short_histories: WorkflowEnvironment) -> None:
+    script = Script(alive=lambda look: 1 if look < 40 else 0, known=lambda look: look == 1 or look >= 40)
+    async with played(short_histories, script) as stage:
+        handle = await stage.start(REQUEST)
+        async with asyncio.timeout(60):
+            await handle.result()
+        query = f'WorkflowId="{handle.id}"'
+        runs = [execution.run_id async for execution in short_histories.client.list_workflows(query)]
+        handles = [short_histories.client.get_workflow_handle(handle.id, run_id=run_id) for run_id in runs]
+        histories = [await each.fetch_history() for each in handles]
+    assert len(histories) > 1
+    times = sorted(time for history in histories for time in _scheduled(history, "get_active_running_tasks"))
+    assert len(times) == 40
+    gaps = [(later - earlier).total_seconds() for earlier, later in pairwise(times[10:-1])]
+    assert min(gaps) > 16, "no pause begins anew"
