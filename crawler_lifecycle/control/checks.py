@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Mapping
+from datetime import timedelta
 from typing import Protocol, runtime_checkable
 
 import psutil
@@ -24,12 +25,23 @@ from crawler_lifecycle.control.worker_checks import check_archive_worker, check_
 from crawler_lifecycle.domain.words import counted
 from crawler_lifecycle.errors import LifecycleError, NotReady
 from crawler_lifecycle.ports import Cluster, Records
+from crawler_lifecycle.settings import Settings
 
+LEAST_RETENTION_DAYS = 7  # also for what the audit reads about lost supervisors after an outage of some days
 MOST_FINDINGS = 1000  # only failing workflows among the latest findings are reported
 MOST_NAMED = 10  # runs named in a message; further runs are shown as "..."
 STACK = "stack"
 OF_THE_STACK = frozenset(
-    {"temporal", "search attributes", "worker", "archive worker", "scheduler service", "installation", "audit"}
+    {
+        "temporal",
+        "temporal retention",
+        "search attributes",
+        "worker",
+        "archive worker",
+        "scheduler service",
+        "installation",
+        "audit",
+    }
 )
 OF_THE_DATABASE = frozenset({"database", "cluster", "limits", "runs"})
 
@@ -60,6 +72,7 @@ async def check_all(
         "disk": in_thread(lambda _: check_room(settings.local_folders)),
         STACK: in_thread(lambda _: check_stack(context.installation)),
         "temporal": lambda: _temporal(engine),
+        "temporal retention": lambda: check_retention(engine, settings),
         "search attributes": lambda: _search_attributes(engine),
         "worker": lambda: check_worker(engine),
         "archive worker": lambda: check_archive_worker(engine),
@@ -153,6 +166,19 @@ def _rights(cluster: Cluster) -> str:
 async def _temporal(engine: Engine) -> str:
     await engine.ping()
     return f"{engine.address}, namespace {engine.namespace}"
+
+
+async def check_retention(engine: Engine, settings: Settings) -> str:
+    """Raise NotReady if Temporal forgets closed workflows before the audit and the lists of occurrences need them."""
+    days = max(LEAST_RETENTION_DAYS, settings.kubernetes.keep_days if settings.cluster.kind == "kubernetes" else 0)
+    retention = await engine.retention()
+    if retention < timedelta(days=days):
+        raise NotReady(
+            f"namespace {engine.namespace} keeps closed workflows for {counted(retention.days, 'day')}, and the audit and the results of "
+            f"schedules need {days} days: temporal operator namespace update --namespace {engine.namespace} "
+            f"--retention {days}d"
+        )
+    return f"closed workflows stay for {counted(retention.days, 'day')}"
 
 
 async def _search_attributes(engine: Engine) -> str:

@@ -17,7 +17,11 @@ from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.api.errordetails.v1 import NamespaceNotFoundFailure
 from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
 from temporalio.api.taskqueue.v1 import TaskQueue
-from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest, DescribeTaskQueueRequest
+from temporalio.api.workflowservice.v1 import (
+    DescribeNamespaceRequest,
+    DescribeTaskQueueRequest,
+    UpdateNamespaceRequest,
+)
 from temporalio.client import Client, WorkflowFailureError
 from temporalio.envconfig import ClientConfig
 from temporalio.exceptions import ApplicationError
@@ -126,6 +130,23 @@ class TemporalConnection:
                 DescribeNamespaceRequest(namespace=self.namespace), timeout=RPC_TIMEOUT
             )
             await client.count_workflows(rpc_timeout=RPC_TIMEOUT)
+
+    async def retention(self) -> timedelta:
+        """Return how long the namespace keeps closed workflows."""
+        async with self.calls() as client:
+            answer = await client.workflow_service.describe_namespace(
+                DescribeNamespaceRequest(namespace=self.namespace), timeout=RPC_TIMEOUT
+            )
+        return answer.config.workflow_execution_retention_ttl.ToTimedelta()
+
+    async def extend_retention(self, least: timedelta) -> None:
+        """Let the namespace keep closed workflows at least this long."""
+        if await self.retention() >= least:
+            return
+        request = UpdateNamespaceRequest(namespace=self.namespace)
+        request.config.workflow_execution_retention_ttl.FromTimedelta(least)
+        async with self.calls() as client:
+            await client.workflow_service.update_namespace(request, timeout=RPC_TIMEOUT)
 
     async def missing_search_attributes(self) -> dict[str, str]:
         """Return the search attributes that are not registered with the server, and their types."""

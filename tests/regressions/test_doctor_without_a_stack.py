@@ -87,7 +87,7 @@ def test_an_outage_of_temporal_alone_is_told_once(
     monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:1")
     checks = {check["part"]: check for check in json.loads(crawlctl("doctor", "--json").stdout)}
     assert {part for part, check in checks.items() if check["because_of"] == "temporal"} == {
-        "search attributes", "worker", "archive worker", "audit",
+        "temporal retention", "search attributes", "worker", "archive worker", "audit",
     }  # fmt: skip
     assert (checks["stack"]["ok"], checks["installation"]["because_of"]) == (True, "scheduler service")
 

@@ -8,6 +8,7 @@ import sys
 import uuid
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import IO
@@ -31,6 +32,7 @@ from crawler_lifecycle.services.embedded.plan import (
     temporal_part,
 )
 
+RETENTION = timedelta(days=30)  # of closed workflows in Temporal
 LEFTOVER_GRACE = 5.0  # seconds between SIGTERM and SIGKILL for processes of an earlier stack
 REAPER_PATIENCE = 30.0  # seconds for the reaper to end the remaining processes; then the reaper is killed
 RECORD_PAUSE = 1.0  # seconds between two tries to write the record of processes
@@ -115,6 +117,7 @@ class Stack:
         temporal = await self._start_child(temporal_part(self.plan))
         scheduler = await self._start_child(service_part(self.plan, "scheduler"))
         await temporal.wait_ready(control.engine.ping)
+        await control.engine.extend_retention(RETENTION)
         for name in ("dispatcher", "watcher"):
             await self._start_child(service_part(self.plan, name))
         api = await self._start_child(service_part(self.plan, "api"))
