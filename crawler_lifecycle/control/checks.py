@@ -174,9 +174,9 @@ async def check_retention(engine: Engine, settings: Settings) -> str:
     retention = await engine.retention()
     if retention < timedelta(days=days):
         raise NotReady(
-            f"namespace {engine.namespace} keeps closed workflows for {counted(retention.days, 'day')}, and the audit and the results of "
-            f"schedules need {days} days: temporal operator namespace update --namespace {engine.namespace} "
-            f"--retention {days}d"
+            f"namespace {engine.namespace} keeps closed workflows for {counted(retention.days, 'day')}, and the audit "
+            f"and the results of schedules need {days} days: temporal operator namespace update "
+            f"--namespace {engine.namespace} --retention {days}d"
         )
     return f"closed workflows stay for {counted(retention.days, 'day')}"
 

@@ -88,10 +88,22 @@ class Settings(BaseSettings):
             )
         return self
 
+    @model_validator(mode="after")
+    def _database_has_one_place_for_tls(self) -> Self:
+        """Refuse contradictions about TLS. The error's type is the variable, for `configuration.load`."""
+        database, url = self.database, self.database.url or ""
+        if database.tls and not url.startswith(("mysql", "mariadb")):
+            raise PydanticCustomError("CRAWLER_DATABASE__TLS", "expected only with a URL of MySQL or MariaDB")
+        if database.tls and "ssl_" in url:
+            raise PydanticCustomError("CRAWLER_DATABASE__TLS", "expected only with a URL without parameters for TLS")
+        if database.tls_ca and database.tls != "verify":
+            raise PydanticCustomError("CRAWLER_DATABASE__TLS_CA", "expected only with CRAWLER_DATABASE__TLS=verify")
+        return self
+
     @cached_property
     def database_url(self) -> str:
         """The database's SQLAlchemy URL, with the default filled in."""
-        return self.database.url or f"sqlite:///{self.state / 'crawler.db'}"
+        return self.database.address or f"sqlite:///{self.state / 'crawler.db'}"
 
     @property
     def local_folders(self) -> list[Path]:

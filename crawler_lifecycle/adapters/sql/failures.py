@@ -18,6 +18,8 @@ NO_SUCH_TABLE_OR_COLUMN = {1054, 1146}
 NO_ACCESS = {1044, 1045, 1049, 1130, 1142, 1698, 2059}  # wrong account, password or database, or a missing right
 NO_PRIMARY = {1290, 1792, 1836}  # the server takes no writes: another server may be the primary now
 DOWN = {2002, 2003, 2005}  # no connection to the server
+NO_TLS = 2026
+UNPROVED = "CERTIFICATE_VERIFY_FAILED"  # in the text of an error with a number of DOWN
 STATE_ERRORS = ("OperationalError", "InternalError", "InterfaceError")  # from the server's state, not the statement
 
 
@@ -59,6 +61,9 @@ def _mysql_error(error: DBAPIError, where: str) -> LifecycleError:
         return NotReady(f"the database at {where} lacks a part of its schema ({error.orig}): {UPGRADE}")
     if code in NO_ACCESS:
         return NotReady(f"the database at {where} does not let us in ({error.orig}): check its address and the account")
+    if code == NO_TLS or UNPROVED in str(error.orig):
+        fault = "encrypt" if code == NO_TLS else "prove its name"
+        return NotReady(f"the database at {where} does not {fault} ({error.orig}): see CRAWLER_DATABASE__TLS")
     if code in DOWN:
         return TemporaryError(f"the database at {where} does not answer ({error.orig}): is it up?")
     return _other_error(error, where)

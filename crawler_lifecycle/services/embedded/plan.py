@@ -114,7 +114,7 @@ def make_plan(state: Path, ports: Ports, catalogue: Path, steps: StepModules | N
         environment=callers_settings
         | {
             "CRAWLER_STATE": str(state),
-            "CRAWLER_DATABASE__URL": settings.database_url,
+            "CRAWLER_DATABASE__URL": settings.database.url or settings.database_url,
             "CRAWLER_SCHEDULER__URL": f"http://{LOOPBACK}:{ports.scheduler}",
             "CRAWLER_SCHEDULER__TOKEN": stack_file.make_token(state, stack_file.READ_TOKEN_FILE),
             "CRAWLER_SCHEDULER__CATALOGUE": str(catalogue.absolute()),
