@@ -124,7 +124,8 @@ async def _settings() -> str:
 def _database(installation: Installation, records: Records) -> str:
     uid = records.installation()
     records.check_write()
-    return f"{installation.database_name}, installation {uid}"
+    warning = installation.settings.database.warning
+    return f"{installation.database_name}, installation {uid}" + (f"; {warning}" if warning else "")
 
 
 async def _installation(context: ControlContext) -> str:

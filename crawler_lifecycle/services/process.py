@@ -37,6 +37,8 @@ def run(main: Main, settings: Settings | None = None) -> NoReturn:
         logs.configure(settings.log.format, settings.log.level)
         for line in configuration.misspelt(os.environ):
             logger.warning(line)
+        if settings.database.warning:
+            logger.warning(settings.database.warning)
         forget_secrets()
         asyncio.run(_run_until_signal(main, Parts(settings)))
     except LifecycleError as error:

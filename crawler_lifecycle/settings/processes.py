@@ -3,7 +3,7 @@
 from datetime import timedelta
 from pathlib import Path
 from typing import Literal
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from pydantic import BaseModel, Field, SecretStr
 
@@ -30,6 +30,20 @@ class DatabaseSettings(BaseModel):
             return self.url
         parameters = {"off": "ssl_disabled=true", "require": "ssl_check_hostname=false"}.get(self.tls) or self._proof
         return f"{self.url}{'&' if '?' in self.url else '?'}{parameters}"
+
+    @property
+    def warning(self) -> str | None:
+        """Line about a server elsewhere that does not have to prove its name."""
+        host = urlsplit(self.url or "").hostname
+        if (
+            self.url is None
+            or host in (None, "localhost", "127.0.0.1", "::1")
+            or "ssl_check_hostname=true" in (self.address or "")
+        ):
+            return None
+        return (
+            f"the database server {host} does not have to prove its name: CRAWLER_DATABASE__TLS=verify is recommended"
+        )
 
     @property
     def _proof(self) -> str:

@@ -85,3 +85,21 @@ def test_contradictions_are_one_line(said: dict[str, str], line: str) -> None:
     with pytest.raises(NotReady) as refusal:
         configuration.load(database=said)
     assert refusal.value.message == line
+
+
+@pytest.mark.parametrize(
+    ("said", "is_warned"),
+    [
+        ({"url": "mysql://a:secret@db.example/d"}, True),
+        ({"url": "mysql://a@db.example/d", "tls": "require"}, True),
+        ({"url": "mysql://a@db.example/d", "tls": "verify"}, False),
+        ({"url": "mysql://a@db.example/d?ssl_ca=/x&ssl_check_hostname=true"}, False),
+        ({"url": "mysql://a@127.0.0.1/d"}, False),
+        ({"url": "sqlite:////tmp/x.db"}, False),
+        ({}, False),
+    ],
+)
+def test_a_server_elsewhere_without_proof_is_warned_about(said: dict[str, str], is_warned: bool) -> None:
+    warning = configuration.load(database=said).database.warning
+    assert bool(warning) is is_warned
+    assert "secret" not in (warning or "")

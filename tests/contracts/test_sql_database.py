@@ -120,9 +120,9 @@ def test_a_missing_schema_says_what_to_run(bare_url: str) -> None:
 @pytest.mark.parametrize(
     ("parameters", "words"),
     [
-        ("ssl_mode=VERIFY_IDENTITY", "'ssl_mode' is not a parameter (with ssl_ca=FILE&ssl_check_hostname=true"),
+        ("ssl_mode=VERIFY_IDENTITY", "'ssl_mode' is not a parameter (with CRAWLER_DATABASE__TLS=verify"),
         ("ssl_verify_identity=true", "'ssl_verify_identity' is not a parameter"),
-        ("tls=true", "'tls' is not a parameter (with ssl_ca"),
+        ("tls=true", "'tls' is not a parameter (with CRAWLER_DATABASE__TLS=verify"),
         ("secure=secret", "'secure' is not a parameter; expected one of bind_address, charset,"),
         ("connect_timeout=secret", "the parameter connect_timeout is not a whole number"),
         ("charset=secret&charset=utf8mb4", "the parameter charset is not a single value"),

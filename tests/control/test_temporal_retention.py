@@ -37,6 +37,6 @@ async def test_a_retention_that_is_too_short_is_refused_with_the_command(engine:
     with pytest.raises(NotReady) as refusal:
         await check_retention(engine, settings(21))
     assert refusal.value.message == (
-        "namespace default keeps closed workflows for 20 days, and the audit and the results of schedules need 21 days: "
-        "temporal operator namespace update --namespace default --retention 21d"
+        "namespace default keeps closed workflows for 20 days, and the audit and the results of schedules need 21 "
+        "days: temporal operator namespace update --namespace default --retention 21d"
     )

@@ -41,7 +41,7 @@ MYSQL_PARAMETERS = {
     *("program_name", "read_default_file", "read_default_group", "read_timeout", "unix_socket", "write_timeout"),
     *("ssl_ca", "ssl_capath", "ssl_cert", "ssl_check_hostname", "ssl_cipher", "ssl_disabled", "ssl_key"),
 }
-HOW_TLS = " (with ssl_ca=FILE&ssl_check_hostname=true the server has to prove its name by a certificate)"
+HOW_TLS = " (with CRAWLER_DATABASE__TLS=verify the server has to prove its name by a certificate)"
 # the server has two limits: for locks on rows, and for locks on tables and on the whole server, as by a backup
 LOCK_WAITS = "innodb_lock_wait_timeout = {0}, lock_wait_timeout = {0}"
 MYSQL_SESSION = (
