@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from crawler_lifecycle.cli.access import ScheduleAccess
     from crawler_lifecycle.contract.schedules import ScheduleChange, ScheduleDetails, ScheduleRequest
 
-DIFFERS = 1  # exit status of a dry run that finds a difference
+DIFFERS = 1  # exit status of a dry run with differences
 
 
 @click.command()
@@ -37,25 +37,25 @@ def export(state: Path | None, as_json: bool) -> None:
 
 
 async def _exported(schedules: "ScheduleAccess") -> dict[str, list[dict[str, Any]]]:
-    found = []
+    exported = []
     for summary in await schedules.list():
         request = _request_of(await schedules.show(summary.schedule_id, occurrences=0))
         if request is None:
             click.echo(f"schedule {summary.schedule_id} has rules of another tool, and is not exported", err=True)
         else:
-            found.append(_values_of(request))
-    return {"schedules": found}
+            exported.append(_values_of(request))
+    return {"schedules": exported}
 
 
 def _values_of(request: "ScheduleRequest") -> dict[str, Any]:
     values = request.model_dump(mode="json", exclude_defaults=True, exclude={"flow": True, "run": {"trigger"}})
-    if request.flow:  # in full: the default of `kind` says what a job is
+    if request.flow:  # in full: a job's `kind` may have its default
         values["flow"] = request.flow.model_dump(mode="json")
     return values
 
 
 def _request_of(details: "ScheduleDetails") -> "ScheduleRequest | None":
-    """Return the request that makes this schedule, without the requester; None: no request can."""
+    """Return a request for the schedule, without the requester; None: the rules do not fit into a request."""
     from pydantic import ValidationError
 
     from crawler_lifecycle.contract.schedules import ScheduleRequest
@@ -69,7 +69,7 @@ def _request_of(details: "ScheduleDetails") -> "ScheduleRequest | None":
 
 
 def _normal(request: "ScheduleRequest") -> "ScheduleRequest":
-    """Return the request without requester, and without a window that is the default one."""
+    """Return the request without requester and without the default window."""
     default = request.model_copy(update={"missed_window_seconds": None}).window_seconds
     window = None if request.window_seconds == default else request.window_seconds
     run = request.run.model_copy(update={"requested_by": None}) if request.run else None
@@ -78,14 +78,14 @@ def _normal(request: "ScheduleRequest") -> "ScheduleRequest":
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
-@click.option("--dry-run", is_flag=True, help="Only show the differences; the exit status is 1 if there are any.")
-@click.option("--delete-others", is_flag=True, help="Delete the schedules that are not in FILE.")
+@click.option("--dry-run", is_flag=True, help="Only show the differences; exit status 1 for a difference.")
+@click.option("--delete-others", is_flag=True, help="Delete the schedules outside FILE.")
 @standard_options
 def apply(file: Path, dry_run: bool, delete_others: bool, state: Path | None, as_json: bool) -> None:
-    """Make the schedules as they are in FILE, the output of `crawlctl schedule export`.
+    """Make the schedules as in FILE, the output of `crawlctl schedule export`.
 
-    A schedule that differs is changed, a missing one is created, and those that are not in FILE are listed and stay,
-    without --delete-others. To apply the file again changes nothing. Runs under way continue.
+    Missing schedules are created, different schedules are changed, and schedules outside FILE are listed and stay,
+    unless --delete-others is used. Applying the file again changes nothing. Runs under way continue.
 
     \b
     Examples:

@@ -295,7 +295,7 @@ class Backfilled(Message):
 
 
 class ScheduleAction(StrEnum):
-    """What a file of schedules asks of a schedule."""
+    """Action for a schedule in an applied file."""
 
     CREATE = "create"
     CHANGE = "change"
@@ -305,7 +305,7 @@ class ScheduleAction(StrEnum):
 
 
 class ScheduleChange(Message):
-    """Difference between a file of schedules and the installation."""
+    """Difference between a file with schedules and the installation."""
 
     schedule_id: str
     action: ScheduleAction

@@ -33,7 +33,7 @@ class DatabaseSettings(BaseModel):
 
     @property
     def warning(self) -> str | None:
-        """Line about a server elsewhere that does not have to prove its name."""
+        """Warning for a remote server without a proven name."""
         host = urlsplit(self.url or "").hostname
         if (
             self.url is None
@@ -47,7 +47,7 @@ class DatabaseSettings(BaseModel):
 
     @property
     def _proof(self) -> str:
-        import ssl  # not for SQLite: it takes a tenth of a command's time
+        import ssl  # slow, and not needed for SQLite
 
         system = ssl.get_default_verify_paths()
         authorities = f"ssl_ca={quote(str(self.tls_ca or system.cafile))}"

@@ -18,9 +18,9 @@ PLAIN = ""
 
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
-    made = Certificates(tmp_path_factory.mktemp("server"))
-    made.make()
-    return made
+    files = Certificates(tmp_path_factory.mktemp("server"))
+    files.make()
+    return files
 
 
 @pytest.fixture(scope="module")

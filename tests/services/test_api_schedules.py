@@ -146,7 +146,7 @@ def test_a_file_has_all_schedules_and_makes_them_again(api: Api, http: httpx.Cli
     def applied(*words: str) -> dict[str, list[str]]:
         answer = crawlctl("apply", str(file), "--json", *words)
         assert answer.exit_code in (0, 1), answer.output
-        return {each["schedule_id"]: [each["action"], *each["fields"]] for each in json.loads(answer.stdout)}
+        return {change["schedule_id"]: [change["action"], *change["fields"]] for change in json.loads(answer.stdout)}
 
     def is_listed(name: str) -> bool:
         return name in crawlctl("export").stdout

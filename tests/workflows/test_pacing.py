@@ -198,7 +198,7 @@ async def test_an_outage_that_is_longer_than_a_history_keeps_its_pace(short_hist
         query = f'WorkflowId="{handle.id}"'
         runs = [execution.run_id async for execution in short_histories.client.list_workflows(query)]
         handles = [short_histories.client.get_workflow_handle(handle.id, run_id=run_id) for run_id in runs]
-        histories = [await each.fetch_history() for each in handles]
+        histories = [await execution.fetch_history() for execution in handles]
     assert len(histories) > 1
     times = sorted(time for history in histories for time in _scheduled(history, "get_active_running_tasks"))
     assert len(times) == 40
