@@ -92,9 +92,9 @@ class Settings(BaseSettings):
     def _database_has_one_place_for_tls(self) -> Self:
         """Refuse contradictions about TLS. The error's type is the variable, for `configuration.load`."""
         database, url = self.database, self.database.url or ""
-        if database.tls and not url.startswith(("mysql", "mariadb")):
+        if database.tls in ("verify", "require") and not url.startswith(("mysql", "mariadb")):
             raise PydanticCustomError("CRAWLER_DATABASE__TLS", "expected only with a URL of MySQL or MariaDB")
-        if database.tls and "ssl_" in url:
+        if database.tls != "prefer" and "ssl_" in url:
             raise PydanticCustomError("CRAWLER_DATABASE__TLS", "expected only with a URL without parameters for TLS")
         if database.tls_ca and database.tls != "verify":
             raise PydanticCustomError("CRAWLER_DATABASE__TLS_CA", "expected only with CRAWLER_DATABASE__TLS=verify")

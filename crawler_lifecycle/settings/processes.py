@@ -13,10 +13,10 @@ class DatabaseSettings(BaseModel):
         default=None, repr=False, description="SQLAlchemy URL; default: an SQLite file in the state folder"
     )
     pool_size: int = Field(default=20, ge=1, description="largest number of connections of a process")
-    tls: Literal["verify", "require", "off"] | None = Field(
-        default=None,
+    tls: Literal["prefer", "verify", "require", "off"] = Field(
+        default="prefer",
         description="for MySQL: `verify` (encrypted, and the server proves its name by a certificate), `require` "
-        "(encrypted), `off`; default: by the URL, otherwise encrypted if the server can",
+        "(encrypted), `prefer` (as the URL says, otherwise encrypted if the server can) or `off`",
     )
     tls_ca: Path | None = Field(
         default=None,
@@ -26,7 +26,7 @@ class DatabaseSettings(BaseModel):
     @property
     def address(self) -> str | None:
         """The URL with the parameters for TLS."""
-        if self.url is None or self.tls is None:
+        if self.url is None or self.tls == "prefer":
             return self.url
         parameters = {"off": "ssl_disabled=true", "require": "ssl_check_hostname=false"}.get(self.tls) or self._proof
         return f"{self.url}{'&' if '?' in self.url else '?'}{parameters}"

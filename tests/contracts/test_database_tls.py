@@ -78,7 +78,10 @@ def test_a_server_without_tls_gets_no_password(mariadb_server: int, certificates
             {"url": "mysql://a@h/d", "tls": "require", "tls_ca": "/x"},
             "CRAWLER_DATABASE__TLS_CA: expected only with CRAWLER_DATABASE__TLS=verify",
         ),
-        ({"url": "mysql://a@h/d", "tls": "maybe"}, "CRAWLER_DATABASE__TLS: expected 'verify', 'require' or 'off'"),
+        (
+            {"url": "mysql://a@h/d", "tls": "maybe"},
+            "CRAWLER_DATABASE__TLS: expected 'prefer', 'verify', 'require' or 'off'",
+        ),
     ],
 )
 def test_contradictions_are_one_line(said: dict[str, str], line: str) -> None:

@@ -45,6 +45,9 @@ def _said(kind: Any) -> tuple[str, object]:
 
 PLACES = dict(_places(Settings))
 BOUNDED: dict[tuple[str, ...], tuple[str, object]] = {("notices", "timeout_seconds"): ("8.5", 8.5)}
+NOT_ALONE = {
+    ("database", "tls_ca"): {"CRAWLER_DATABASE__TLS": "verify", "CRAWLER_DATABASE__URL": "mysql://crawler@db/crawler"}
+}
 READ_AS_WRITTEN = (str, SecretStr, Path, str | None, Path | None, SecretStr | None)
 MAY_BE_WRONG = {place: kind for place, kind in PLACES.items() if kind not in READ_AS_WRITTEN}
 
@@ -59,7 +62,8 @@ def bare(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("place", PLACES, ids=_variable)
 def test_every_setting_is_set_by_its_variable(place: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     said, expected = BOUNDED.get(place) or _said(PLACES[place])
-    monkeypatch.setenv(_variable(place), said)
+    for name, value in ({_variable(place): said} | NOT_ALONE.get(place, {})).items():
+        monkeypatch.setenv(name, value)
     found: Any = configuration.load()
     for name in place:
         found = getattr(found, name)
