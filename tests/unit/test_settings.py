@@ -45,7 +45,7 @@ def _said(kind: Any) -> tuple[str, object]:
 
 PLACES = dict(_places(Settings))
 BOUNDED: dict[tuple[str, ...], tuple[str, object]] = {("notices", "timeout_seconds"): ("8.5", 8.5)}
-NOT_ALONE = {
+NOT_ALONE: dict[tuple[str, ...], dict[str, str]] = {
     ("database", "tls_ca"): {"CRAWLER_DATABASE__TLS": "verify", "CRAWLER_DATABASE__URL": "mysql://crawler@db/crawler"}
 }
 READ_AS_WRITTEN = (str, SecretStr, Path, str | None, Path | None, SecretStr | None)
