@@ -74,8 +74,8 @@ class History:
 
     async def _start(self, names: Sequence[str], word: str) -> dict[str, Started]:
         request = RunRequest(crawler="polite", grace_seconds=10, retries=RETRIES)
-        found = await asyncio.gather(*(self.people.ask_for(f"{word} {name}", request) for name in names))
-        runs = {name: run for name, run in zip(names, found, strict=True) if run}
+        started = await asyncio.gather(*(self.people.ask_for(f"{word} {name}", request) for name in names))
+        runs = {name: run for name, run in zip(names, started, strict=True) if run}
         assert len(runs) == len(names), self.people.refused
         for run in runs.values():
             await self.ground.site.until_running(run, 1)
@@ -107,8 +107,8 @@ class History:
 async def history(tmp_path: Path) -> AsyncIterator[History]:
     if not mariadb_is_installed():
         missing("no mariadbd on this machine (Debian's package is mariadb-server)")
-    async with ground(tmp_path / "restore", on_mariadb=True, capacity=CAPACITY) as made:
-        yield History(made, People(made))
+    async with ground(tmp_path / "restore", on_mariadb=True, capacity=CAPACITY) as running:
+        yield History(running, People(running))
 
 
 async def _restored(history: History, tmp_path: Path, *parts: Callable[[Backup], None]) -> set[str]:
@@ -150,7 +150,7 @@ async def _until_quiet(history: History) -> None:
         await command(history.ground.site, "audit", "--repair")
         control = history.ground.site.control
         details = [control.runs.show(run.run_id) for run in control.runs.list(limit=1000)]
-        runs = [each.run.run_id for each in details if not each.run.status.is_over or not is_handed_over(each)]
+        runs = [run.run.run_id for run in details if not run.run.status.is_over or not is_handed_over(run)]
         workflows = await open_workflows(await control.engine.client())
         seen[0] = f"runs {runs} and workflows {workflows} are under way"
         return not runs and not workflows
@@ -192,9 +192,9 @@ async def test_the_database_is_an_old_copy(
 ) -> None:
     unknown = await _restored(history, tmp_path, *parts)
     assert _known(history) == list(history.before.values()), "the runs since the backup"
-    wrong = {name: found for name, run in history.before.items() if (found := divergences(history.ground, run))}
+    wrong = {name: problems for name, run in history.before.items() if (problems := divergences(history.ground, run))}
     assert wrong.keys() == FORGOTTEN.keys()
-    assert {name: found[0].partition(":")[0] for name, found in wrong.items()} == FORGOTTEN
+    assert {name: problems[0].partition(":")[0] for name, problems in wrong.items()} == FORGOTTEN
     assert list(_jobs_that_ran_twice(history)) == []
     alive = [run for name, run in history.since.items() if int(name.split()[1]) >= ENDED + STOPPED]
     assert unknown == {run.run_uid for run in (*alive, history.before["reopened"])}
@@ -202,5 +202,5 @@ async def test_the_database_is_an_old_copy(
 
 def _assert_all_known_and_right(history: History) -> None:
     assert _known(history) == history.all
-    assert {run.run_id: found for run in history.all if (found := divergences(history.ground, run))} == {}
+    assert {run.run_id: problems for run in history.all if (problems := divergences(history.ground, run))} == {}
     assert list(_jobs_that_ran_twice(history)) == []
