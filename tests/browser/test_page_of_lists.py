@@ -316,6 +316,7 @@ async def test_no_list_is_wider_than_its_window(page: Page, shelf: Shelf, width:
     """Between 721 and 920 pixels, the list of runs was cut off, and so was the menu."""
     long = CrawlResult(stats={"items": 123_456, "pages": 587, "errors": 703})
     shelf.end(shelf.begun(1, "books-of-the-world-to-scrape"), [long], TaskStatus.FAILED, "exit_2")
+    shelf.ended([None], TaskStatus.SUCCEEDED)
     asks = pushed(shelf.database, Workflow("books", id=f"books-of-the-world/{width}").add_approval("publish prices"))
     asks.go_on()
     try:
