@@ -1,4 +1,4 @@
-"""Duration of a cold `crawlctl list`."""
+"""Duration of a cold `crawlctl list`, beside an API on the same machine."""
 
 import sys
 from pathlib import Path
@@ -13,6 +13,7 @@ from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.ports import NewRun
+from tests.commands import api_on
 
 RUNS, TASKS = 100, 4
 CRAWLCTL = str(Path(sys.executable).with_name("crawlctl"))
@@ -26,7 +27,8 @@ def measure(scale: Scale) -> Table:
             "`crawlctl --help`": [CRAWLCTL, "--help"],
             "`crawlctl list`": [CRAWLCTL, "list", "--state", folder],
         }
-        taken = side_by_side(commands, scale.repeats)
+        with api_on(Path(folder)):
+            taken = side_by_side(commands, scale.repeats)
     bare = taken["`python -c pass`"].seconds
     rows = [(name, cost.seconds, cost.seconds / bare, cost.cpu_seconds) for name, cost in taken.items()]
     return Table(("command", "median s", "times bare Python", "CPU s"), rows)

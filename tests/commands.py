@@ -1,8 +1,9 @@
-"""`crawlctl` in this process, on a state folder of its own."""
+"""`crawlctl` in this process, on a state folder of its own with an API, as `crawlctl up` has it."""
 
 import os
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -10,11 +11,16 @@ from click.testing import CliRunner, Result
 
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.store import SqlStore
+from crawler_lifecycle.cli.api_choice import is_direct
 from crawler_lifecycle.cli.program import main
 from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.requests import RunRequest
+from crawler_lifecycle.control import stack_file
 from crawler_lifecycle.ports import NewRun
+from crawler_lifecycle.services.api.tokens import embedded_token
+from tests.apis import Api, served
+from tests.databases import copy_of
 
 SECRET = "s3cr3t-of-the-bookshop"
 Crawlctl = Callable[..., Result]
@@ -29,20 +35,54 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "state"
 
 
-@pytest.fixture
-def crawlctl(state: Path) -> Crawlctl:
-    return lambda *words: CliRunner().invoke(main, [*words, "--state", str(state)])
+@contextmanager
+def api_on(state: Path) -> Iterator[Api]:
+    """Serve an API by the environment and the state folder, which has its address and token for `crawlctl`."""
+    url = os.environ.get("CRAWLER_DATABASE__URL", f"sqlite:///{state / 'crawler.db'}")
+    temporal = {name: value for name, value in os.environ.items() if name.startswith("TEMPORAL_")}
+    with served(state, url, **temporal) as api:
+        embedded_token(state, api.tokens)
+        environment = {"CRAWLER_API__URL": api.url}
+        stack_file.write(state, stack_file.StackFile(stack="test", environment=environment, web_ui=""))
+        yield api
+        stack_file.remove(state)
 
 
 @pytest.fixture
-def state_url(state: Path) -> str:
-    return f"sqlite:///{state / 'crawler.db'}"
+def typed(state: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Crawlctl]:
+    """Run `crawlctl` with the state folder in its environment.
+
+    The first command that needs an API starts an API, once there is a database.
+    """
+    monkeypatch.setenv("CRAWLER_STATE", str(state))
+    with ExitStack() as stack:
+
+        def invoke(*words: str) -> Result:
+            needs_api = "--direct" not in words and not is_direct(" ".join(words)) and (state / "crawler.db").exists()
+            if needs_api and stack_file.read(state) is None:
+                stack.enter_context(api_on(state))
+            return CliRunner().invoke(main, words)
+
+        yield invoke
 
 
 @pytest.fixture
-def run(state_url: str, crawlctl: Crawlctl) -> RunRecord:
+def crawlctl(state: Path, typed: Crawlctl, monkeypatch: pytest.MonkeyPatch) -> Crawlctl:
+    """Run `crawlctl` with `--state` at the end of each command."""
+    monkeypatch.delenv("CRAWLER_STATE")
+    return lambda *words: typed(*words, "--state", str(state))
+
+
+@pytest.fixture
+def state_url(state: Path, sqlite_template: Path) -> str:
+    """Make a database in the state folder."""
+    state.mkdir(mode=0o700)
+    return copy_of(sqlite_template, state)
+
+
+@pytest.fixture
+def run(state_url: str) -> RunRecord:
     """A run of three tasks in a new database."""
-    assert crawlctl("db", "upgrade").exit_code == 0
     request = RunRequest(crawler="bookshop", tasks=3, arguments={"site": "here"}, requested_by="Ada")
     entry = Crawler(name="bookshop", command=["true"], environment={"TOKEN": SECRET})
     new = NewRun(request, entry, 3, "crawl-bookshop-1", str(uuid.uuid4()))
@@ -54,10 +94,9 @@ def run(state_url: str, crawlctl: Crawlctl) -> RunRecord:
 
 
 @pytest.fixture
-def stored_in(crawlctl: Crawlctl, state_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Database]:
+def stored_in(state_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Database]:
     """The database of `crawlctl`, new. Temporal is away."""
     monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:1")
-    assert crawlctl("db", "upgrade").exit_code == 0
     database = Database(state_url, pool_size=2)
     yield database
     database.close()

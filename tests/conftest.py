@@ -8,8 +8,8 @@ from hypothesis import settings
 pytest_plugins = [
     "tests.apis",
     "tests.clusters",
-    "tests.commands",
     "tests.databases",
+    "tests.commands",
     "tests.flow_stage",
     "tests.house",
     "tests.kubernetes.fixtures",

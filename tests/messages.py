@@ -5,9 +5,9 @@ from uuid import uuid4
 
 from crawler_lifecycle.contract.flows.announcements import FlowEnd, FlowEvent, FlowFailure, FlowNotice
 from crawler_lifecycle.contract.flows.states import FlowState, MemberState
-from crawler_lifecycle.contract.notices import ExportEvent, ExportKind, Notice, NoticeKind
+from crawler_lifecycle.contract.notices import ExportEvent, Notice, NoticeKind
 from crawler_lifecycle.contract.records import Explanation
-from crawler_lifecycle.contract.states import RunStatus, TaskStatus
+from crawler_lifecycle.contract.states import ExportKind, RunStatus, TaskStatus
 
 
 def an_event(event_id: str) -> ExportEvent:

@@ -4,9 +4,9 @@ from datetime import UTC, datetime
 
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.contract.notices import ExportEvent, ExportKind
+from crawler_lifecycle.contract.notices import ExportEvent
 from crawler_lifecycle.contract.records import RunRecord
-from crawler_lifecycle.contract.states import ExportState, RunStatus
+from crawler_lifecycle.contract.states import ExportKind, ExportState, RunStatus
 from crawler_lifecycle.domain.naming import event_id
 from crawler_lifecycle.ports import Archive
 from tests.databases import ref_to

@@ -11,8 +11,8 @@ from temporalio import activity
 from temporalio.exceptions import CancelledError
 
 from crawler_lifecycle.activities.flow_nudges import NO_NUDGES, FlowNudges
-from crawler_lifecycle.contract.notices import ExportEvent, ExportKind
-from crawler_lifecycle.contract.states import ExportState
+from crawler_lifecycle.contract.notices import ExportEvent
+from crawler_lifecycle.contract.states import ExportKind, ExportState
 from crawler_lifecycle.contract.steps.run import ExportedEnd, ExportedFiles, ExportSignal, RunRef
 from crawler_lifecycle.domain.naming import event_id
 from crawler_lifecycle.domain.words import counted

@@ -1,16 +1,17 @@
 """The command `audit`, which shows and repairs disagreements of database, Temporal and cluster."""
 
-import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from crawler_lifecycle.cli.common import open_access, print_answer, standard_options
+from crawler_lifecycle.cli.api_choice import open_api
+from crawler_lifecycle.cli.common import print_answer, standard_options, user_name
 from crawler_lifecycle.cli.failures import DISAGREES, NOT_READY, OK
+from crawler_lifecycle.errors import NotReady
 
 if TYPE_CHECKING:
-    from crawler_lifecycle.cli.access import Access
+    from crawler_lifecycle.client.http.api import Audits
     from crawler_lifecycle.contract.audits import AuditReport
 
 
@@ -41,33 +42,35 @@ def audit(dry_run: bool, repair: bool, remove_unknown_jobs: bool, state: Path | 
         raise click.UsageError("either --dry-run or --repair")
     if remove_unknown_jobs and not repair:
         raise click.UsageError("--remove-unknown-jobs needs --repair")
-    control = open_access(state)
+    audits = open_api(state).audits
     if dry_run or repair:
-        status = _audit_now(control, repair=repair, remove_unknown_jobs=remove_unknown_jobs, as_json=as_json)
+        status = _audit_now(audits, repair=repair, remove_unknown_jobs=remove_unknown_jobs, as_json=as_json)
     else:
-        status = _show(control, as_json=as_json)
+        status = _show(audits, as_json=as_json)
     if status != OK:
         raise click.exceptions.Exit(status)
 
 
-def _show(control: "Access", *, as_json: bool) -> int:
+def _show(audits: "Audits", *, as_json: bool) -> int:
     """Print the findings of the last audits and return the exit status."""
     from crawler_lifecycle.cli.audit_lines import overview_lines
 
-    overview = control.audits.overview()
-    print_answer(overview, overview_lines, as_json=as_json)
-    if line := asyncio.run(control.audits.check_punctuality(overview)):
-        click.echo(line, err=as_json)
-    return DISAGREES if any(overview.open.values()) else OK
+    view = audits.overview()
+    print_answer(view, overview_lines, as_json=as_json)
+    if view.problem is not None:
+        raise NotReady(view.problem)
+    if view.first_due is not None:
+        click.echo(view.first_due, err=as_json)
+    return DISAGREES if any(view.open.values()) else OK
 
 
-def _audit_now(control: "Access", *, repair: bool, remove_unknown_jobs: bool, as_json: bool) -> int:
+def _audit_now(audits: "Audits", *, repair: bool, remove_unknown_jobs: bool, as_json: bool) -> int:
     """Run an audit, print the report, and return the exit status."""
     from crawler_lifecycle.cli.audit_lines import report_lines
     from crawler_lifecycle.contract.audits import AuditRequest
 
-    request = AuditRequest(repair=repair, remove_unknown_jobs=remove_unknown_jobs)
-    report = asyncio.run(control.audits.run(request))
+    request = AuditRequest(repair=repair, remove_unknown_jobs=remove_unknown_jobs, requested_by=user_name())
+    report = audits.run(request)
     print_answer(report, report_lines, as_json=as_json)
     return _status(report)
 

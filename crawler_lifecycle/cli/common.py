@@ -8,16 +8,14 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from crawler_lifecycle.cli.remote.choice import TYPED_API, open_api, refuse_api, typed_api
+from crawler_lifecycle.cli.api_choice import TYPED_API, is_direct, typed_api
 
 if TYPE_CHECKING:
-    from crawler_lifecycle.cli.access import Access, LimitAccess, RunAccess
     from crawler_lifecycle.contract.requesters import Requester
     from crawler_lifecycle.control.context import ControlContext
     from crawler_lifecycle.control.control import Control
@@ -33,8 +31,6 @@ REPLACEMENTS = {
 TYPED_STATE = "crawlctl.state"  # key in the context's `meta`; the value is the typed state folder
 WANTS_JSON = "crawlctl.json"  # key in the context's `meta`; the value is true if --json was typed
 COMMAND_IN_MESSAGE = re.compile(r"(?<=`)crawlctl [^`]+(?=`)")
-# commands that use neither database nor API, or only the installation's own database
-WITHOUT_API = ("accept-namespace", "db", "demo", "doctor", "token", "up")
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}  # of a duration's units
 
 
@@ -113,9 +109,9 @@ def with_state(message: str) -> str:
 
 
 def _with_api(command: str, api: str) -> str:
-    """Return the command with --api, unless the command works only on the installation's own machines."""
-    program, name, *words = command.split(" ")
-    return command if name in WITHOUT_API else " ".join([program, "--api", shlex.quote(api), name, *words])
+    """Return the command with --api, unless the command is direct."""
+    program, _, words = command.partition(" ")
+    return command if is_direct(words) else f"{program} --api {shlex.quote(api)} {words}"
 
 
 def json_option(command: Command, *, expose_value: bool = True) -> Command:
@@ -135,21 +131,17 @@ def api_option(command: Command) -> Command:
         metavar="URL",
         callback=_choose_api,
         expose_value=False,
-        help="Use the HTTP API at URL, with the token in CRAWLER_REMOTE__TOKEN_FILE or CRAWLER_REMOTE__TOKEN, in place "
-        "of database and Temporal (default: $CRAWLER_REMOTE__URL).",
+        help="Address of the HTTP API, for the token in CRAWLER_REMOTE__TOKEN_FILE or CRAWLER_REMOTE__TOKEN (default: "
+        "$CRAWLER_REMOTE__URL, or the API of the stack on the state folder).",
     )(command)
 
 
 def _choose_api(ctx: click.Context, param: click.Parameter, api: str | None) -> None:
-    """Keep the URL. UsageError if the command has no equivalent in the API."""
-    typed = _remember(TYPED_API)(ctx, param, api)
-    context = ctx
-    while context.parent is not None and context.parent.parent is not None:
-        context = context.parent
-    if typed is not None and context.parent is not None and context.info_name in WITHOUT_API:
+    """Keep the URL. UsageError for a direct command."""
+    words = ctx.command_path.partition(" ")[2]
+    if _remember(TYPED_API)(ctx, param, api) is not None and is_direct(words):
         raise click.UsageError(
-            f"the API has no equivalent for `{context.info_name}`: call it without --api, on a machine of the "
-            "installation"
+            f"`{words}` works on the installation itself: call it without --api, on a machine of the installation"
         )
 
 
@@ -175,53 +167,18 @@ def requester(actor: str | None = None) -> "Requester":
     return Requester(actor or user_name(), door="crawlctl")
 
 
-def open_access(state: Path | None, actor: str | None = None) -> "Access":
-    """Return the commands for the installation: over the HTTP API if an API is chosen. `actor`: name for records."""
-    if (api := open_api(state)) is not None:
-        from crawler_lifecycle.cli.remote.access import Remote
-
-        return Remote(api, actor or user_name())
-    return open_control(state, actor)
-
-
 def open_control(state: Path | None, actor: str | None = None) -> "Control":
-    """Return all commands for the installation itself. BadInput if an API is chosen."""
+    """Return all commands for the installation itself."""
     from crawler_lifecycle.control.control import Control
 
-    refuse_api(state)
     return Control.open(state).asked_by(requester(actor))
 
 
 def open_context(state: Path | None) -> "ControlContext":
-    """Return the installation with its adapters. BadInput if an API is chosen."""
+    """Return the installation with its adapters."""
     from crawler_lifecycle.control.context import ControlContext
 
-    refuse_api(state)
     return ControlContext.open(state)
-
-
-def open_reader(state: Path | None) -> "RunAccess":
-    """Return the commands that only read runs. Their modules import no Temporal client, so they start sooner."""
-    if (api := open_api(state)) is not None:
-        from crawler_lifecycle.cli.remote.runs import RemoteRuns
-
-        return RemoteRuns(api)
-    from crawler_lifecycle.control.context import ControlContext
-    from crawler_lifecycle.control.reading import RunReader
-
-    return RunReader(ControlContext.open(state))
-
-
-def open_limits(state: Path | None, actor: str | None = None) -> "LimitAccess":
-    """Return the commands for limits, which need the database and no Temporal client."""
-    if (api := open_api(state)) is not None:
-        from crawler_lifecycle.cli.remote.access import RemoteLimits
-
-        return RemoteLimits(api)
-    from crawler_lifecycle.control.context import ControlContext
-    from crawler_lifecycle.control.limits import LimitCommands
-
-    return LimitCommands(replace(ControlContext.open(state), requester=requester(actor)))
 
 
 def print_json(value: Any) -> None:

@@ -12,11 +12,12 @@ from uuid import uuid4
 
 import click
 
-from crawler_lifecycle.cli.common import open_reader, print_json, standard_options
+from crawler_lifecycle.cli.api_choice import open_api
+from crawler_lifecycle.cli.common import print_json, standard_options
 from crawler_lifecycle.errors import BadInput, Conflict, LifecycleError, TemporaryError
 
 if TYPE_CHECKING:
-    from crawler_lifecycle.control.reading import OpenArchive
+    from crawler_lifecycle.client.http.api import Download
 
 LONGEST_CRAWLER = 100  # characters from the crawler's name in the file's name
 
@@ -40,26 +41,29 @@ def fetch(run: str, end: int | None, output: Path, state: Path | None, as_json: 
       crawlctl fetch 7 --end 1 --output before.zip
     """
 
-    with open_reader(state).download(run, end) as archive:
-        target = (output / _file_name(archive) if output.is_dir() else output).absolute()
+    api = open_api(state)
+    record = api.runs.overview(run).run
+    number = record.end_number if end is None else end
+    with api.archives.open(record.run_id, end) as archive:
+        name = _file_name(record.crawler, record.run_id, number)
+        target = (output / name if output.is_dir() else output).absolute()
         sha256 = _write(archive, target)
     size = archive.size
     if as_json:
-        print_json({"run_id": archive.run_id, "end": archive.end, "file": str(target), "size": size, "sha256": sha256})
+        print_json({"run_id": record.run_id, "end": number, "file": str(target), "size": size, "sha256": sha256})
     else:
         checked = "equal to the record" if archive.sha256 else "no SHA-256 is recorded"
-        click.echo(f"the archive of run {archive.run_id}, end {archive.end}, was written to {target}")
+        click.echo(f"the archive of run {record.run_id}, end {number}, was written to {target}")
         click.echo(f"  {size} bytes, SHA-256 {sha256} ({checked})")
 
 
-def _file_name(archive: "OpenArchive") -> str:
+def _file_name(crawler: str, run_id: int, end: int) -> str:
     """Return the file's name: only letters, digits and ._- are taken from the crawler's name."""
-    crawler = re.sub(r"[^A-Za-z0-9._-]+", "-", archive.crawler).strip("-.")[:LONGEST_CRAWLER] or "crawl"
-    end = f"-{archive.end}" if archive.end > 1 else ""
-    return f"{crawler}-run-{archive.run_id}{end}.zip"
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", crawler).strip("-.")[:LONGEST_CRAWLER] or "crawl"
+    return f"{name}-run-{run_id}{f'-{end}' if end > 1 else ''}.zip"
 
 
-def _write(archive: "OpenArchive", target: Path) -> str:
+def _write(archive: "Download", target: Path) -> str:
     """Write the archive to the target and return its SHA-256. LifecycleError if the record has another SHA-256."""
     name, digest = target.name, hashlib.sha256()
     bar = click.progressbar(length=archive.size, label=name, file=sys.stderr, hidden=not sys.stderr.isatty())
@@ -68,8 +72,6 @@ def _write(archive: "OpenArchive", target: Path) -> str:
             digest.update(chunk)
             file.write(chunk)
             bar.update(len(chunk))
-        if file.tell() != archive.size:
-            raise TemporaryError(f"{name} broke off after {file.tell()} of {archive.size} bytes: try again")
         if archive.sha256 is not None and digest.hexdigest() != archive.sha256:
             raise LifecycleError(
                 f"{name} is damaged: its SHA-256 is {digest.hexdigest()}, the recorded one is {archive.sha256}"

@@ -1,6 +1,5 @@
 """The command `flow check`, which previews crawl managers and workflows without a start."""
 
-import asyncio
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -8,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from crawler_lifecycle.cli.api_choice import open_api
 from crawler_lifecycle.cli.authors_code import refusals_of_a_class, warn_of_a_single_cycle
 from crawler_lifecycle.cli.common import Duration, print_answer, standard_options
 from crawler_lifecycle.cli.failures import USAGE, fail
 from crawler_lifecycle.cli.flow_options import arguments_argument, workflow_option
 from crawler_lifecycle.cli.flow_starting import class_of
-from crawler_lifecycle.cli.remote.choice import open_api
 from crawler_lifecycle.domain.words import counted
-from crawler_lifecycle.errors import BadInput, LifecycleError
+from crawler_lifecycle.errors import BadInput, TemporaryError
 
 if TYPE_CHECKING:
     from crawler_lifecycle.contract.flows.definition import FlowDefinition
@@ -82,11 +81,11 @@ def _graph_in(target: str, name: str | None, arguments: Sequence[str]) -> "FlowD
     return definition
 
 
-def refuse_missing_crawlers(definition: "FlowDefinition", catalogue: Path | None, state: Path | None) -> None:
-    """Raise BadInput if the catalogue is known here and lacks a crawler of the workflow."""
-    if missing := _missing_crawlers(_crawlers(definition), catalogue, state):
-        names = ", ".join(map(repr, missing))
-        raise BadInput("FILE", f"the catalogue has no crawler {names}: `crawlctl crawlers` lists the crawlers")
+def refuse_missing_crawlers(definition: "FlowDefinition", names: Sequence[str] | None) -> None:
+    """Raise BadInput if the catalogue lacks a crawler in the workflow. `names`: the catalogue's, or None."""
+    if missing := _missing_crawlers(_crawlers(definition), names):
+        lacking = ", ".join(map(repr, missing))
+        raise BadInput("FILE", f"the catalogue has no crawler {lacking}: `crawlctl crawlers` lists the crawlers")
 
 
 def _crawlers(definition: "FlowDefinition") -> list[str]:
@@ -97,7 +96,7 @@ def _crawlers(definition: "FlowDefinition") -> list[str]:
 
 def _check_graph(definition: "FlowDefinition", catalogue: Path | None, state: Path | None, *, as_json: bool) -> None:
     crawls = _crawlers(definition)
-    missing = _missing_crawlers(crawls, catalogue, state)
+    missing = _missing_crawlers(crawls, names_in_catalogue(catalogue, state))
     kinds = Counter[str](member.work.kind for member in definition.members)
     answer = {"workflow": definition.name, "id": definition.id, "jobs": kinds, "missing_crawlers": missing}
     print_answer(answer, lambda _: _graph_lines(definition, kinds, Counter(crawls), missing), as_json=as_json)
@@ -137,7 +136,7 @@ def _check_manager(
     result = preview(built, first=first, most=most)
     if result.problem is None:
         warn_of_a_single_cycle(built)
-    missing = _missing_crawlers(result.crawlers, catalogue, state)
+    missing = _missing_crawlers(result.crawlers, names_in_catalogue(catalogue, state))
     has_no_end = issubclass(manager, PeriodicCrawlManager)  # the jobs have no number, so no sum of hours
     forecast = None if duration is None or has_no_end else round(result.hours(duration), 2)
     answer = {"preview": result, "missing_crawlers": missing, "hours": forecast}
@@ -148,30 +147,23 @@ def _check_manager(
         raise click.exceptions.Exit(USAGE)
 
 
-def _missing_crawlers(crawlers: Sequence[str], catalogue: Path | None, state: Path | None) -> list[str] | None:
+def _missing_crawlers(crawlers: Sequence[str], names: Sequence[str] | None) -> list[str] | None:
     """Return the crawlers that the catalogue does not have; None if no catalogue is known here."""
-    from crawler_lifecycle.adapters.catalogue import Catalogue
-
     if not crawlers:
         return []
+    return None if names is None else sorted(set(crawlers) - set(names))
+
+
+def names_in_catalogue(catalogue: Path | None, state: Path | None) -> Sequence[str] | None:
+    """Return the crawlers' names in the file; without a file over the API, or None without an answer."""
+    from crawler_lifecycle.adapters.catalogue import Catalogue
+
+    if catalogue is not None:
+        return Catalogue.load(catalogue).names()
     try:
-        known = _names_in_installation(state) if catalogue is None else Catalogue.load(catalogue).names()
-    except LifecycleError:
-        if catalogue is not None:
-            raise
+        return open_api(state).crawlers()
+    except TemporaryError:
         return None
-    return None if known is None else sorted(set(crawlers) - set(known))
-
-
-def _names_in_installation(state: Path | None) -> list[str] | None:
-    from crawler_lifecycle.control.context import ControlContext
-    from crawler_lifecycle.control.installation import is_known
-
-    if (api := open_api(state)) is not None:
-        return [entry.name for entry in api.entries()]
-    if not is_known(state):
-        return None
-    return asyncio.run(ControlContext.open(state).scheduler(lambda scheduler: scheduler.crawler_names()))
 
 
 def _preview_lines(result: "Preview", missing: Sequence[str] | None, hours: float | None) -> Iterator[str]:

@@ -1,23 +1,27 @@
 """The commands that hold and end whole flows: pause, resume, stop."""
 
-import asyncio
 import shlex
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from crawler_lifecycle.cli.api_choice import open_api
 from crawler_lifecycle.cli.common import print_json, standard_options
 from crawler_lifecycle.cli.failures import INTERRUPTED
-from crawler_lifecycle.cli.flow_options import actor_option, flow_argument, on_record, open_commands, print_effect
+from crawler_lifecycle.cli.flow_items import has_ledger
+from crawler_lifecycle.cli.flow_options import actor_option, flow_argument, on_record, open_flows, print_effect
 from crawler_lifecycle.domain.words import counted
 
 if TYPE_CHECKING:
-    from crawler_lifecycle.contract.flows.answers import FlowAnswer
-    from crawler_lifecycle.contract.flows.requests import StopFlow, StopWay
+    from crawler_lifecycle.client.http import Api
+    from crawler_lifecycle.contract.flows.answers import FlowAnswer, FlowSummary
+    from crawler_lifecycle.contract.flows.requests import StopWay
     from crawler_lifecycle.contract.flows.states import FlowState
-    from crawler_lifecycle.control.flows.commands import FlowCommands
+
+POLL_SECONDS = 2.0  # between two looks for open runs
 
 
 @click.command()
@@ -41,7 +45,7 @@ def resume(flow: str, actor: str | None, state: Path | None, as_json: bool) -> N
 def _hold(flow: str, hold: str, actor: str | None, state: Path | None, *, as_json: bool) -> None:
     from crawler_lifecycle.contract.flows.requests import HoldFlow
 
-    answer = asyncio.run(open_commands(state).hold(flow, HoldFlow(hold=hold, **on_record(actor))))
+    answer = open_flows(state).hold(flow, HoldFlow(hold=hold, **on_record(actor)))
     effect = "paused: jobs under way continue, and none starts" if hold == "pause" else "resumed"
     print_effect(answer, effect, as_json=as_json)
 
@@ -81,11 +85,22 @@ def stop(
     way = StopWay.DRAIN if drain else StopWay.LEAVE if leave else StopWay.TERMINATE
     with refusals_as_bad_input():
         request = StopFlow(way=way, force=force, reason=reason, **on_record(actor))
-    commands = open_commands(state)
-    former, managers = commands.status(flow), commands.managers(flow)
-    is_manager = bool(managers) and former.total == 1
-    ended = former.state if former.state.is_final else None
-    asyncio.run(_stop(commands, flow, request, _Subject(ended, is_manager), wait=wait, as_json=as_json))
+    api = open_api(state)
+    former = api.flows.show(flow)["status"].state
+    subject = _Subject(former if former.is_final else None, has_ledger(api.flows, flow))
+    answer = api.flows.stop(flow, request)
+    print_effect(answer, subject.effect(answer, way), as_json=as_json)
+    if not wait:
+        return
+    try:
+        ended = _until_proved(api, flow)
+    except KeyboardInterrupt:
+        click.echo(f"\nthe stop of flow {flow} continues: crawlctl flow watch {shlex.quote(flow)}", err=True)
+        raise click.exceptions.Exit(INTERRUPTED) from None
+    if as_json:
+        print_json({"flow_id": ended.id, "state": ended.state})
+    else:
+        click.echo(f"flow {flow} is {ended.state}: nothing of it runs any more")
 
 
 @dataclass(frozen=True)
@@ -109,20 +124,13 @@ def _cancelled(answer: "FlowAnswer") -> str:
     return f"{counted(answer.count, 'job')} cancelled"
 
 
-async def _stop(
-    commands: "FlowCommands", flow: str, request: "StopFlow", subject: _Subject, *, wait: bool, as_json: bool
-) -> None:
-    """Stop the flow, and with `wait` wait for its end, the proof."""
-    answer = await commands.stop(flow, request)
-    print_effect(answer, subject.effect(answer, request.way), as_json=as_json)
-    if not wait:
-        return
-    try:
-        row = await commands.wait_for_proof(flow)
-    except asyncio.CancelledError:  # Ctrl-C
-        click.echo(f"\nthe stop of flow {flow} continues: crawlctl flow watch {shlex.quote(flow)}", err=True)
-        raise click.exceptions.Exit(INTERRUPTED) from None
-    if as_json:
-        print_json({"flow_id": row.id, "state": row.state})
-    else:
-        click.echo(f"flow {flow} is {row.state}: nothing of it runs any more")
+def _until_proved(api: "Api", flow: str) -> "FlowSummary":
+    """Return the flow as soon as the flow has ended, and none of its runs is open."""
+    from crawler_lifecycle.contract.states import RunStatus
+
+    for _ in api.flows.follow(flow):
+        pass
+    unfinished = [status for status in RunStatus if not status.is_over]
+    while api.runs.page(limit=1, flow=flow, status=unfinished).items:
+        time.sleep(POLL_SECONDS)
+    return api.flows.show(flow)["flow"]

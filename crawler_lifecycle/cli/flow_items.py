@@ -1,35 +1,36 @@
 """Crawl managers' ledgers in the commands for flows: items by number, lists, additions, retries, cancels."""
 
-import asyncio
 import json
 import uuid
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from crawler_lifecycle.cli.common import print_answer
-from crawler_lifecycle.cli.flow_options import on_record, open_commands, print_effect, refuse_left_out
+from crawler_lifecycle.cli.common import print_answer, user_name
+from crawler_lifecycle.cli.flow_options import on_record, open_flows, print_effect, refuse_left_out
 from crawler_lifecycle.domain.words import counted
 from crawler_lifecycle.errors import BadInput, NotFound
 
 if TYPE_CHECKING:
+    from crawler_lifecycle.client.http.flows import ApiFlows
     from crawler_lifecycle.contract.managers.item_filter import ItemFilter
     from crawler_lifecycle.contract.managers.records import ItemRecord
-    from crawler_lifecycle.control.flows.reading import FlowReader
 
 PAGE = 1000  # items in a query
 DELAYED = "delayed"  # state in lists; in the ledger, a delayed item waits
 CONTINUES = "the manager continues with all that it has not done"
 
 
-def has_ledger(flows: "FlowReader", flow: str, manager: str | None = None) -> bool:
+def has_ledger(flows: "ApiFlows", flow: str, manager: str | None = None) -> bool:
     """Return whether JOBS of the flow mean items: its only job is a crawl manager, or the manager is named."""
     if manager is not None:
         return True
-    return bool(flows.managers(flow)) and flows.status(flow).total == 1
+    overview = flows.show(flow)
+    return overview["status"].total == 1 and bool(overview["managers"])
 
 
 def is_decimal(word: str) -> bool:
@@ -47,7 +48,7 @@ def numbers(words: Sequence[str]) -> tuple[int, ...] | None:
 class ListedItems:
     """A manager's items, by the options for `flow jobs`."""
 
-    def __init__(self, flows: "FlowReader", flow: str, chosen: "ItemFilter", states: Sequence[str] = ()) -> None:
+    def __init__(self, flows: "ApiFlows", flow: str, chosen: "ItemFilter", states: Sequence[str] = ()) -> None:
         from crawler_lifecycle.contract.managers.items import ItemState
 
         recorded = {ItemState.WAITING if state == DELAYED else ItemState(state) for state in states}
@@ -55,34 +56,28 @@ class ListedItems:
         self._chosen = chosen.model_copy(update={"states": tuple(sorted(recorded))})
         self._is_without_waiting = DELAYED in states and ItemState.WAITING not in states
 
-    def pages(self, limit: int, after: int) -> "Iterator[Sequence[ItemRecord]]":
-        """Yield the items up to the limit, page by page."""
-        while limit > 0:
-            size = PAGE if self._is_without_waiting else min(limit, PAGE)
-            page = self._flows.items(self._flow, self._chosen, limit=size, after=after)
-            items = [item for item in page if self._is_chosen(item)][:limit]
-            if items:
-                yield items
-            if len(page) < size:
-                return
-            limit, after = limit - len(items), page[-1].number
+    def items(self, limit: int, after: int) -> "Iterator[ItemRecord]":
+        """Return the items up to the limit."""
+        size = PAGE if self._is_without_waiting else min(limit, PAGE)
+        items = self._flows.items(self._flow, self._chosen, after=after, page_size=size)
+        return islice((item for item in items if self._is_chosen(item)), limit)
 
     def _is_chosen(self, item: "ItemRecord") -> bool:
         """Return whether the item is in the chosen states. In the ledger, a delayed item waits."""
         return item.is_delayed or item.state != "waiting" or not self._is_without_waiting
 
 
-def refuse_unknown(flows: "FlowReader", flow: str, words: Sequence[str], manager: str | None) -> None:
+def refuse_unknown(flows: "ApiFlows", flow: str, words: Sequence[str], manager: str | None) -> None:
     """Raise NotFound for a number without an item."""
     from crawler_lifecycle.contract.managers.item_filter import ItemFilter
 
     chosen = numbers(words) or ()
-    for begin in range(0, len(chosen), PAGE):
-        part = chosen[begin : begin + PAGE]
-        known = {item.number for item in flows.items(flow, ItemFilter(manager=manager, numbers=part), limit=PAGE)}
-        missing = next((number for number in part if number not in known), None)
-        if missing is not None:
-            raise NotFound(f"flow {flow!r} has no item {missing}")
+    if not chosen:
+        return
+    known = {item.number for item in flows.items(flow, ItemFilter(manager=manager, numbers=chosen))}
+    missing = next((number for number in chosen if number not in known), None)
+    if missing is not None:
+        raise NotFound(f"flow {flow!r} has no item {missing}")
 
 
 def print_items(ledger: ListedItems, *, limit: int | None, after: int, as_csv: bool, as_json: bool) -> None:
@@ -91,16 +86,16 @@ def print_items(ledger: ListedItems, *, limit: int | None, after: int, as_csv: b
 
     if as_csv:
         click.echo(csv_text([], header=True), nl=False)
-        for page in ledger.pages(limit or 1 << 31, after):
-            click.echo(csv_text(page, header=False), nl=False)
+        for item in ledger.items(limit or 1 << 31, after):
+            click.echo(csv_text([item], header=False), nl=False)
         return
-    items = [item for page in ledger.pages(limit or PAGE, after) for item in page]
+    items = list(ledger.items(limit or PAGE, after))
     print_answer(items, lambda items: item_lines(items, datetime.now(UTC)), as_json=as_json)
     if not as_json and len(items) == (limit or PAGE):
         click.echo(f"The next page: --after {items[-1].number}")
 
 
-def print_attempts(flows: "FlowReader", flow: str, words: Sequence[str], manager: str | None, *, as_json: bool) -> None:
+def print_attempts(flows: "ApiFlows", flow: str, words: Sequence[str], manager: str | None, *, as_json: bool) -> None:
     """Print the attempts of items."""
     from crawler_lifecycle.cli.manager_lines import item_attempt_lines
 
@@ -122,20 +117,16 @@ def add_items(
     as_json: bool,
 ) -> None:
     """Add items to the flow's crawl manager, once under a key."""
-    from crawler_lifecycle.contract.flows.item_requests import AddItems
     from crawler_lifecycle.contract.managers.item_filter import ItemFilter
-    from crawler_lifecycle.contract.requests import refusals_as_bad_input
-    from crawler_lifecycle.managers.preview import added_items
 
-    commands = open_commands(state)
-    yielded = [*(_object("--item", text) for text in texts), *(() if file is None else _objects(file))]
+    flows = open_flows(state)
+    items = [*(_object("--item", text) for text in texts), *(() if file is None else _objects(file))]
     if spider is None:
-        first = next(iter(commands.items(flow, ItemFilter(manager=manager), limit=1)), None)
+        first = next(flows.items(flow, ItemFilter(manager=manager), page_size=1), None)
         spider = None if first is None else first.crawler
-    items = tuple(added_items(yielded, spider))
-    with refusals_as_bad_input():
-        request = AddItems(key=key or str(uuid.uuid4()), items=items, manager=manager, **on_record(actor))
-    answer = asyncio.run(commands.add_items(flow, request))
+    if spider is not None:
+        items = [{"spider": spider, **item} for item in items]
+    answer = flows.add_items(flow, key or str(uuid.uuid4()), items, manager=manager, actor=actor or user_name())
     effect = f"{counted(answer.count, 'item')} added" if answer.changed else f"nothing added, the key {key!r} was used"
     print_effect(answer, effect, as_json=as_json)
 
@@ -189,18 +180,18 @@ def retry_items(
             manager=manager,
             **on_record(actor),
         )
-    commands = open_commands(state)
-    answer = asyncio.run(commands.retry_items(flow, request))
-    effect = f"{counted(answer.count, 'item')} retried" + _then(commands, flow, is_reopened=answer.reopened)
+    flows = open_flows(state)
+    answer = flows.retry_items(flow, request)
+    effect = f"{counted(answer.count, 'item')} retried" + _then(flows, flow, is_reopened=answer.reopened)
     print_effect(answer, effect, as_json=as_json)
     refuse_left_out(answer, "not retried", as_json=as_json)
 
 
-def _then(flows: "FlowReader", flow: str, *, is_reopened: bool) -> str:
+def _then(flows: "ApiFlows", flow: str, *, is_reopened: bool) -> str:
     """Return what an ended manager does after a retry."""
     if not is_reopened:
         return ""
-    is_paused = flows.status(flow).state == "paused"
+    is_paused = flows.show(flow)["status"].state == "paused"
     return "; " + (f"{CONTINUES} after `crawlctl flow resume {flow}`: the flow is paused" if is_paused else CONTINUES)
 
 
@@ -212,6 +203,6 @@ def cancel_items(
 
     with refusals_as_bad_input():
         request = CancelItems(numbers=numbers(words), manager=manager, **on_record(actor))
-    answer = asyncio.run(open_commands(state).cancel_items(flow, request))
+    answer = open_flows(state).cancel_items(flow, request)
     print_effect(answer, f"{counted(answer.count, 'item')} cancelled, crawls under way continue", as_json=as_json)
     refuse_left_out(answer, "not cancelled", as_json=as_json)

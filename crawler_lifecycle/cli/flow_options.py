@@ -1,17 +1,21 @@
 """Options and arguments that several commands for flows share."""
 
+import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from crawler_lifecycle.cli.api_choice import open_api, typed_api
 from crawler_lifecycle.cli.common import Command, open_control, print_answer, user_name
 from crawler_lifecycle.cli.failures import REFUSED, fail
-from crawler_lifecycle.cli.remote.choice import open_api
+from crawler_lifecycle.errors import BadInput
 
 if TYPE_CHECKING:
+    from crawler_lifecycle.client.http.flows import ApiFlows
     from crawler_lifecycle.contract.flows.answers import FlowAnswer
-    from crawler_lifecycle.control.flows.commands import FlowCommands
+    from crawler_lifecycle.contract.flows.definition import FlowDefinition, Fragment
+    from crawler_lifecycle.control.control import Control
 
 MOST_REASONS = 20  # jobs named in a refusal; further jobs are counted
 
@@ -21,12 +25,36 @@ arguments_argument = click.argument("arguments", nargs=-1, type=click.UNPROCESSE
 file_argument = click.argument("file", type=click.Path(path_type=Path))
 
 
-def open_commands(state: Path | None) -> "FlowCommands":
-    if (api := open_api(state)) is not None:
-        from crawler_lifecycle.cli.remote.flows import RemoteFlows
+def open_flows(state: Path | None) -> "ApiFlows":
+    return open_api(state).flows
 
-        return cast("FlowCommands", RemoteFlows(api))
-    return open_control(state).flows
+
+def open_direct(fragment: "Fragment", state: Path | None, actor: str | None) -> "Control | None":
+    """Return the installation itself for crawl managers by their classes; None if the API takes the fragment.
+
+    The API starts managers by their names in the catalogue alone.
+    """
+    from crawler_lifecycle.contract.flows.work import StepWork
+    from crawler_lifecycle.control.installation import is_known
+
+    if not any(isinstance(member.work, StepWork) and member.work.is_manager for member in fragment.members):
+        return None
+    if typed_api() is not None or not is_known(state):
+        raise BadInput(
+            "FILE",
+            "a crawl manager by its file or class starts on a machine of the installation; the API starts managers by "
+            "their names in the catalogue",
+        )
+    return open_control(state, actor)
+
+
+def push(definition: "FlowDefinition", state: Path | None, actor: str | None) -> "FlowAnswer":
+    """Store the flow."""
+    from crawler_lifecycle.contract.flows.requests import PushFlow
+
+    request = PushFlow(definition=definition, **on_record(actor))
+    direct = open_direct(definition, state, actor)
+    return open_flows(state).push(request) if direct is None else asyncio.run(direct.flows.push(request))
 
 
 def workflow_option(command: Command) -> Command:

@@ -1,24 +1,30 @@
-"""The commands that only read flows: list, show, jobs, log, graph, why, results. They need the database alone."""
+"""The commands that only read flows: list, show, jobs, log, graph, why, results."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from crawler_lifecycle.cli.common import open_context, plain, print_answer, print_json, standard_options, terminal_width
-from crawler_lifecycle.cli.flow_options import flow_argument, jobs_argument, manager_option, workflow_option
-from crawler_lifecycle.cli.remote.choice import open_api
-from crawler_lifecycle.errors import BadInput
-
-if TYPE_CHECKING:
-    from crawler_lifecycle.control.flows.reading import FlowReader
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
-
-from crawler_lifecycle.cli.common import print_to_stderr
+from crawler_lifecycle.cli.common import (
+    plain,
+    print_answer,
+    print_json,
+    print_to_stderr,
+    standard_options,
+    terminal_width,
+)
 from crawler_lifecycle.cli.failures import REFUSED, fail
+from crawler_lifecycle.cli.flow_options import (
+    flow_argument,
+    jobs_argument,
+    manager_option,
+    open_flows,
+    workflow_option,
+)
+from crawler_lifecycle.errors import BadInput
 
 if TYPE_CHECKING:
     from crawler_lifecycle.contract.flows.answers import MemberRecord
@@ -31,17 +37,6 @@ ITEM_STATES = ("waiting", "delayed", "running", "completed", "failed", "cancelle
 IN = f"Only jobs in this state; in a graph: {', '.join(JOB_STATES)}; items of a manager: {', '.join(ITEM_STATES)}."
 ALL_STATES = tuple(dict.fromkeys((*JOB_STATES, *ITEM_STATES)))
 FORMATS = ("mermaid", "dot", "states-dot")
-
-
-def open_flows(state: Path | None) -> "FlowReader":
-    """Return the commands that only read flows. Their modules import no Temporal client, so they start sooner."""
-    if (api := open_api(state)) is not None:
-        from crawler_lifecycle.cli.remote.flows import RemoteFlows
-
-        return cast("FlowReader", RemoteFlows(api))
-    from crawler_lifecycle.control.flows.reading import FlowReader
-
-    return FlowReader(open_context(state))
 
 
 @click.command("list")
@@ -79,10 +74,15 @@ def list_flows(
     from crawler_lifecycle.cli.flow_lines import list_lines
     from crawler_lifecycle.contract.flows.states import FlowState
 
-    flows = open_flows(state)
-    uid = None if before is None else flows.row(before)[0]
-    wanted = [FlowState(word) for word in states] or None
-    page = flows.list(limit=limit, before=uid, states=wanted, family=family, search=search or None, attention=attention)
+    chosen = open_flows(state).all(
+        page_size=limit,
+        before=before,
+        state=[FlowState(word) for word in states],
+        family=family,
+        search=search or None,
+        attention=attention,
+    )
+    page = list(islice(chosen, limit))
     print_answer(page, lambda page: list_lines(page, datetime.now(UTC), terminal_width()), as_json=as_json)
     if not page and not as_json:
         click.echo("No such flows." if states or family or search or attention or before else "No flows.")
@@ -103,12 +103,13 @@ def show(flow: str, state: Path | None, as_json: bool) -> None:
     from crawler_lifecycle.contract.flows.states import FAILED
 
     flows = open_flows(state)
-    status, failed, lines = flows.status(flow), flows.members(flow, states=FAILED), flows.lines(flow)
-    managers = flows.managers(flow)
+    overview, managers = flows.show(flow), flows.managers(flow)
+    status, lines = overview["status"], overview["timeline"]
+    failed = list(flows.jobs(flow, state=list(FAILED)))
     if as_json:
         print_json({"status": status, "failed": failed, "timeline": lines, "managers": managers})
         return
-    for line in flow_lines(plain(status), plain(list(failed)), lines, plain(list(managers))):
+    for line in flow_lines(plain(status), plain(failed), lines, plain(list(managers))):
         click.echo(line)
 
 
@@ -197,13 +198,13 @@ def jobs(
         _refuse_beside_attempts({"--outcome": outcome, "--tag": tag, "--csv": as_csv})
     if as_csv or outcome or tag:
         raise click.UsageError("--csv, --outcome and --tag are for crawl managers: name the manager with --manager")
-    known = [MemberState(word) for word in _known(states, JOB_STATES)] or None
-    members = flows.members(flow, jobs or None, states=known)
+    known = [MemberState(word) for word in _known(states, JOB_STATES)]
+    members = list(flows.jobs(flow, jobs or None, state=known))
     if with_attempts:
         attempts = {job.path: list(flows.attempts(flow, job.path)) for job in members if job.attempt}
         print_answer(attempts, attempt_lines, as_json=as_json)
         return
-    print_answer(list(members), lambda members: job_lines(members, datetime.now(UTC)), as_json=as_json)
+    print_answer(members, lambda members: job_lines(members, datetime.now(UTC)), as_json=as_json)
 
 
 def _refuse_beside_attempts(options: Mapping[str, object]) -> None:
@@ -262,7 +263,7 @@ def graph(flow: str, kind: str, no_states: bool, workflow_name: str | None, stat
         merging.push(merging.new_ledger(definition), definition, datetime.now(UTC))  # refuses what a push refuses
         flow, text = workflow.id, picture(workflow, kind, states=False)
     else:
-        text = open_flows(state).picture(flow, kind, states=not no_states)
+        text = open_flows(state).graph(flow, kind, states=not no_states)
     if as_json:
         print_json({"flow": flow, "format": kind, "graph": text})
     else:
@@ -289,11 +290,10 @@ def why(flow: str, job: str | None, manager: str | None, state: Path | None, as_
     """
     from crawler_lifecycle.cli.flow_items import has_ledger, numbers
     from crawler_lifecycle.cli.flow_lines import why_lines
-    from crawler_lifecycle.contract.flows.names import ROOT
 
     flows = open_flows(state)
     if job is None:
-        print_answer(flows.why(flow, manager or ROOT), why_lines, as_json=as_json)
+        print_answer(flows.why(flow, manager), why_lines, as_json=as_json)
         return
     if job.isdecimal() and has_ledger(flows, flow, manager):
         (number,) = numbers([job]) or (0,)
@@ -316,16 +316,13 @@ def results(flow: str, jobs: tuple[str, ...], state: Path | None, as_json: bool)
       crawlctl flow results nightly-2026-11-22 merge
       crawlctl flow results nightly-2026-11-22 | jq '.sites.de'
     """
-    from crawler_lifecycle.contract.flows.values import untagged
+    from crawler_lifecycle.control.installation import locate
     from crawler_lifecycle.services.flows.files import with_folders
 
     flows = open_flows(state)
-    members = flows.members(flow, jobs) if jobs else ()
-    recorded = flows.results(flow, jobs or None)
-    content = untagged(recorded)
-    print_json(
-        content if open_api(state) else with_folders(content, open_context(state).installation.settings.files_folder)
-    )
+    members = list(flows.jobs(flow, jobs)) if jobs else []
+    recorded = dict(flows.results(flow, jobs or None))
+    print_json(with_folders(recorded, locate(state).settings.files_folder))
     lacking = {path: members_at for path in jobs if (members_at := _without_result(path, recorded, members))}
     message = "; ".join(_reason(path, members_at) for path, members_at in lacking.items())
     if any(not _are_completed(members_at) for members_at in lacking.values()):

@@ -3,7 +3,7 @@
 import asyncio
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -15,16 +15,15 @@ from crawler_lifecycle.cli.flow_options import (
     jobs_argument,
     manager_option,
     on_record,
-    open_commands,
+    open_direct,
+    open_flows,
     print_effect,
     refuse_left_out,
     workflow_option,
 )
+from crawler_lifecycle.cli.flow_options import push as push_flow
 from crawler_lifecycle.domain.words import counted
 from crawler_lifecycle.errors import BadInput
-
-if TYPE_CHECKING:
-    pass
 
 
 @click.command()
@@ -46,14 +45,12 @@ def push(
       crawlctl flow push bookshop_graph.py
       crawlctl flow push bookshop_graph.py --flow nightly --id nightly-2026-11-22
     """
-    from crawler_lifecycle.cli.flow_checking import refuse_missing_crawlers
+    from crawler_lifecycle.cli.flow_checking import names_in_catalogue, refuse_missing_crawlers
     from crawler_lifecycle.cli.flow_files import definition_in
-    from crawler_lifecycle.contract.flows.requests import PushFlow
 
     definition = definition_in(file, workflow_name, family)
-    refuse_missing_crawlers(definition, None, state)
-    request = PushFlow(definition=definition, **on_record(actor))
-    answer = asyncio.run(open_commands(state).push(request))
+    refuse_missing_crawlers(definition, names_in_catalogue(None, state))
+    answer = push_flow(definition, state, actor)
     members = counted(answer.count, "job")
     updated = f"updated, {members} added or changed" if answer.count else "unchanged"
     effect = f"made with {members}" if answer.created else updated
@@ -111,7 +108,10 @@ def add(
     fragment = fragment_in(file, workflow_name)
     with refusals_as_bad_input():
         request = AppendMembers(key=key, group=into, fragment=fragment, **on_record(actor))
-    answer = asyncio.run(open_commands(state).append(flow, request))
+    direct = open_direct(fragment, state, actor)
+    answer = (
+        open_flows(state).append(flow, request) if direct is None else asyncio.run(direct.flows.append(flow, request))
+    )
     effect = f"{counted(answer.count, 'job')} added" if answer.changed else f"nothing added, the key {key!r} was used"
     print_effect(answer, effect, as_json=as_json)
 
@@ -138,7 +138,7 @@ def approve(
 
     with refusals_as_bad_input():
         request = ApproveMember(path=job, approved=not reject, note=note, **on_record(actor))
-    answer = asyncio.run(open_commands(state).approve(flow, request))
+    answer = open_flows(state).approve(flow, request)
     word = "rejected" if reject else "approved"
     print_effect(answer, f"{job} is {word}{'' if answer.changed else ' already'}", as_json=as_json)
 
@@ -178,14 +178,14 @@ def cancel(
     from crawler_lifecycle.contract.flows.requests import CancelMembers
     from crawler_lifecycle.contract.requests import refusals_as_bad_input
 
-    if (jobs or manager) and has_ledger(open_commands(state), flow, manager):
+    if (jobs or manager) and has_ledger(open_flows(state), flow, manager):
         cancel_items(flow, jobs, manager, actor, state, as_json=as_json)
         return
     if "" in jobs:
         raise BadInput("JOBS", "expected names of jobs, not an empty word")
     with refusals_as_bad_input():
         request = CancelMembers(paths=jobs or None, terminate=not keep_running, reason=reason, **on_record(actor))
-    answer = asyncio.run(open_commands(state).cancel(flow, request))
+    answer = open_flows(state).cancel(flow, request)
     print_effect(answer, f"{counted(answer.count, 'job')} cancelled", as_json=as_json)
     refuse_left_out(answer, "not cancelled", as_json=as_json)
 
@@ -238,8 +238,8 @@ def retry(
     from crawler_lifecycle.contract.flows.requests import Downstream, RetryMembers
     from crawler_lifecycle.contract.requests import refusals_as_bad_input
 
-    commands = open_commands(state)
-    if has_ledger(commands, flow, manager):
+    flows = open_flows(state)
+    if has_ledger(flows, flow, manager):
         if completed or removed or downstream != "cancelled":
             raise click.UsageError("--completed, --downstream and --no-arg are not for items of crawl managers")
         retry_items(flow, jobs, arguments, spider, manager, actor, state, as_json=as_json)
@@ -248,7 +248,7 @@ def retry(
         raise click.UsageError("--spider is for items of crawl managers")
     if "" in jobs:
         raise BadInput("JOBS", "expected names of jobs, not an empty word")
-    has_steps = bool(arguments) and any(job.kind != "crawl" for job in commands.members(flow, jobs or None))
+    has_steps = bool(arguments) and any(job.kind != "crawl" for job in flows.jobs(flow, jobs or None))
     with refusals_as_bad_input():
         request = RetryMembers(
             paths=jobs or None,
@@ -258,7 +258,7 @@ def retry(
             removed_arguments=removed,
             **on_record(actor),
         )
-    answer = asyncio.run(commands.retry(flow, request))
+    answer = flows.retry(flow, request)
     print_effect(answer, f"{counted(answer.count, 'job')} retried", as_json=as_json)
     refuse_left_out(answer, "not retried", as_json=as_json)
 

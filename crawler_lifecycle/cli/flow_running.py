@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from crawler_lifecycle.cli.common import (
+    open_context,
     open_control,
     plain,
     print_json,
@@ -22,10 +23,9 @@ from crawler_lifecycle.cli.common import (
 from crawler_lifecycle.cli.demo import temporary_folder
 from crawler_lifecycle.cli.failures import INTERRUPTED, NOT_COMPLETED, OK
 from crawler_lifecycle.cli.flow_options import arguments_argument, file_argument, on_record, workflow_option
-from crawler_lifecycle.cli.remote.choice import refuse_api
 from crawler_lifecycle.cli.up import catalogue_file
 from crawler_lifecycle.domain.words import counted
-from crawler_lifecycle.errors import NotFound
+from crawler_lifecycle.errors import NotFound, TemporaryError
 
 STDOUT, STDERR = 1, 2  # file descriptors
 
@@ -72,19 +72,28 @@ def run(
       crawlctl flow run bookshop_graph.py --flow nightly --graph
       crawlctl flow run shops_manager.py -- --max-running-jobs 2
     """
+    from crawler_lifecycle.adapters.catalogue import Catalogue
     from crawler_lifecycle.cli.flow_checking import refuse_missing_crawlers
     from crawler_lifecycle.cli.flow_files import definition_in
     from crawler_lifecycle.control.installation import is_known
     from crawler_lifecycle.flows.building import check_definition
 
-    refuse_api(state)
     definition = definition_in(file, workflow_name, family, arguments)
     check_definition(definition)
-    refuse_missing_crawlers(definition, None if is_known(state) else catalogue_file(catalogue), state)
+    names = _names_of(state) if is_known(state) else Catalogue.load(catalogue_file(catalogue)).names()
+    refuse_missing_crawlers(definition, names)
     own = [] if file.suffix == ".json" else [str(file.absolute())]
     steps = replace(steps_of(definition, [*own, *modules]), output=STDERR if as_json else STDOUT)
     ending = FlowOutput(file, graph=graph, as_json=as_json)
     raise click.exceptions.Exit(asyncio.run(run_to_end(steps, definition, ending, state, catalogue)))
+
+
+def _names_of(state: Path | None) -> list[str] | None:
+    """Return the crawlers' names in the installation's catalogue; None without an answer."""
+    try:
+        return asyncio.run(open_context(state).scheduler(lambda scheduler: scheduler.crawler_names()))
+    except TemporaryError:
+        return None
 
 
 async def run_to_end(

@@ -1,6 +1,5 @@
 """The command `flow start`, which starts a crawl manager."""
 
-import asyncio
 import importlib.util
 import sys
 from collections.abc import Sequence
@@ -11,8 +10,14 @@ import click
 
 from crawler_lifecycle.cli.authors_code import refusals_of_a_class
 from crawler_lifecycle.cli.common import standard_options
-from crawler_lifecycle.cli.flow_options import actor_option, arguments_argument, on_record, open_commands, print_effect
-from crawler_lifecycle.cli.remote.choice import open_api
+from crawler_lifecycle.cli.flow_options import (
+    actor_option,
+    arguments_argument,
+    on_record,
+    open_flows,
+    print_effect,
+    push,
+)
 from crawler_lifecycle.errors import BadInput, NotReady
 
 if TYPE_CHECKING:
@@ -54,12 +59,12 @@ def start(
       crawlctl flow start shops_manager.py:ShopsManager
       crawlctl flow start shops -- --spider-args '{"country": "de"}'
     """
-    answer = asyncio.run(_start(target, arguments, family, name, queue, actor, state))
+    answer = _start(target, arguments, family, name, queue, actor, state)
     effect = "is started" if answer.created else "was started before; `crawlctl flow show` shows the manager"
     print_effect(answer, effect, as_json=as_json)
 
 
-async def _start(
+def _start(
     target: str,
     arguments: Sequence[str],
     family: str | None,
@@ -69,18 +74,15 @@ async def _start(
     state: Path | None,
 ) -> "FlowAnswer":
     from crawler_lifecycle.contract.flows.item_requests import StartManager
-    from crawler_lifecycle.contract.flows.requests import PushFlow
     from crawler_lifecycle.contract.requests import refusals_as_bad_input
 
-    commands, record = open_commands(state), on_record(actor)
     if ":" in target or target.endswith(".py"):
-        definition = definition_for(target, arguments, family, name, queue)
-        return await commands.push(PushFlow(definition=definition, **record))
+        return push(definition_for(target, arguments, family, name, queue), state, actor)
     with refusals_as_bad_input():
-        request = StartManager(manager=target, family=family, arguments=tuple(arguments), **record)
-    if open_api(state) is None:
-        check_arguments(await commands.definition_of_manager(target, family, arguments))
-    return await commands.start_manager(request)
+        request = StartManager(manager=target, family=family, arguments=tuple(arguments), **on_record(actor))
+    flows = open_flows(state)
+    check_arguments(flows.manager_definition(request))
+    return flows.start_manager(request)
 
 
 def check_arguments(definition: "FlowDefinition") -> None:

@@ -4,24 +4,23 @@ import asyncio
 import shlex
 import shutil
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from crawler_lifecycle.cli.common import open_context, plain, print_json, standard_options
+from crawler_lifecycle.cli.common import plain, print_json, standard_options
 from crawler_lifecycle.cli.failures import INTERRUPTED, NOT_COMPLETED, OK
-from crawler_lifecycle.cli.flow_options import flow_argument
-from crawler_lifecycle.cli.remote.choice import open_api
+from crawler_lifecycle.cli.flow_options import flow_argument, open_flows
+from crawler_lifecycle.cli.threads import iterate
 
 if TYPE_CHECKING:
-    from crawler_lifecycle.client.http import Api
+    from crawler_lifecycle.client.http.flows import ApiFlows
     from crawler_lifecycle.contract.flows.answers import FlowChange, MemberRecord
     from crawler_lifecycle.contract.flows.records import FlowStatus
     from crawler_lifecycle.contract.managers.records import ManagerStatus
-    from crawler_lifecycle.control.context import ControlContext
 
 REDRAW_SECONDS = 1.0  # the shown durations grow even if the flow does not change
 LEAST_JOBS = 4  # jobs shown even if the terminal has too few rows
@@ -38,47 +37,22 @@ def watch(flow: str, state: Path | None, as_json: bool) -> None:
     Examples:
       crawlctl flow watch nightly-2026-11-22 && echo completed
     """
-    if (api := open_api(state)) is not None:
-        raise click.exceptions.Exit(asyncio.run(_watch_over_api(api, flow, as_json=as_json)))
-    raise click.exceptions.Exit(asyncio.run(watch_flow(open_context(state), flow, as_json=as_json)))
+    raise click.exceptions.Exit(asyncio.run(_watch(open_flows(state), flow, as_json=as_json)))
 
 
-async def _watch_over_api(api: "Api", flow: str, *, as_json: bool) -> int:
-    from crawler_lifecycle.cli.remote.flows import RemoteFlows
-    from crawler_lifecycle.cli.remote.threads import call
-
-    flows = RemoteFlows(api)
-    return await _watch(flow, flows.follow(flow), lambda: call(lambda: flows.managers(flow)), as_json=as_json)
-
-
-async def watch_flow(context: "ControlContext", flow: str, *, as_json: bool) -> int:
+async def _watch(flows: "ApiFlows", flow: str, *, as_json: bool) -> int:
     """Show the flow until its end, print the end, and return the exit status."""
-    from crawler_lifecycle.control.flows.following import follow
-    from crawler_lifecycle.control.flows.reading import FlowReader
-
-    reader = FlowReader(context)
-    return await _watch(
-        flow, follow(context, flow), lambda: context.database(lambda _: reader.managers(flow)), as_json=as_json
-    )
-
-
-async def _watch(
-    flow: str,
-    changes: "AsyncIterator[FlowChange]",
-    read_managers: "Callable[[], Awaitable[Sequence[ManagerStatus]]]",
-    *,
-    as_json: bool,
-) -> int:
     from crawler_lifecycle.cli.flow_ends import is_finished
     from crawler_lifecycle.cli.flow_lines import end_line, failed_lines, is_success
     from crawler_lifecycle.cli.manager_lines import status_lines
 
+    changes = iterate(flows.follow(flow))
     try:
         status, jobs = await (_print_changes(changes) if as_json else show_changes(changes))
     except asyncio.CancelledError:  # Ctrl-C
         click.echo(f"\nflow {flow} continues: crawlctl flow watch {shlex.quote(flow)}", err=True)
         raise click.exceptions.Exit(INTERRUPTED) from None
-    managers = await read_managers()
+    managers = flows.managers(flow)
     if not as_json:
         of_managers = [line for manager in plain(list(managers)) for line in status_lines(manager)]
         for line in (end_line(plain(status), managers), *of_managers, *failed_lines(plain(list(jobs.values())))):

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from crawler_lifecycle.cli.common import Command, open_limits, open_reader, print_answer, standard_options
+from crawler_lifecycle.cli.api_choice import open_api
+from crawler_lifecycle.cli.common import Command, print_answer, standard_options, user_name
 from crawler_lifecycle.cli.failures import Commands
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def limits(ctx: click.Context, state: Path | None, as_json: bool) -> None:
       crawlctl limits set --crawler bookshop --runs none
     """
     if ctx.invoked_subcommand is None:
-        _print(open_limits(state).all(), as_json=as_json)
+        _print(open_api(state).limits.all(), as_json=as_json)
 
 
 @limits.command("set")
@@ -89,7 +90,7 @@ def set_limits(
         change = LimitChange.model_validate(
             {"crawler": crawler, "label": label, "allow_unknown": allow_unknown, **named}
         )
-    _print(open_limits(state, actor).change(change), as_json=as_json)
+    _print(open_api(state).limits.change(change, actor=actor or user_name()), as_json=as_json)
 
 
 @click.group("installation", cls=Commands, invoke_without_command=True)
@@ -111,9 +112,10 @@ def installation(ctx: click.Context, state: Path | None, as_json: bool) -> None:
     from crawler_lifecycle.cli.limit_lines import installation_lines
 
     if ctx.invoked_subcommand is None:
-        reader = open_reader(state)
-        attention = None if as_json else reader.attention()
-        view = reader.installation(MOST_SATURATED)
+        api = open_api(state)
+        attention = None if as_json else api.attention()
+        view = api.limits.installation()
+        view = view.model_copy(update={"saturated": view.saturated[:MOST_SATURATED]})
         print_answer(view, lambda view: installation_lines(view, attention), as_json=as_json)
 
 
@@ -137,7 +139,7 @@ def pause(
 
     with refusals_as_bad_input():
         request = PauseRequest(crawler=crawler, label=label, reason=reason, allow_unknown=allow_unknown)
-    _print(open_limits(state, actor).pause(request), as_json=as_json)
+    _print(open_api(state).limits.pause(request, actor=actor or user_name()), as_json=as_json)
 
 
 @installation.command()
@@ -150,7 +152,7 @@ def resume(crawler: str | None, label: str | None, actor: str | None, state: Pat
 
     with refusals_as_bad_input():
         scope = ScopeName(crawler=crawler, label=label)
-    _print(open_limits(state, actor).resume(scope), as_json=as_json)
+    _print(open_api(state).limits.resume(scope, actor=actor or user_name()), as_json=as_json)
 
 
 def _print(records: "Sequence[LimitRecord]", *, as_json: bool) -> None:

@@ -3,13 +3,14 @@
 import time
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+from crawler_lifecycle.cli.api_choice import open_api
 from crawler_lifecycle.cli.common import (
-    open_context,
-    open_reader,
     plain,
     print_answer,
     print_json,
@@ -19,9 +20,11 @@ from crawler_lifecycle.cli.common import (
     until_reader_leaves,
 )
 from crawler_lifecycle.cli.failures import USAGE
-from crawler_lifecycle.cli.remote.choice import open_api
 from crawler_lifecycle.domain.words import counted
-from crawler_lifecycle.errors import LifecycleError
+from crawler_lifecycle.errors import LifecycleError, NotFound
+
+if TYPE_CHECKING:
+    from crawler_lifecycle.client.http import Api
 
 # runs' statuses, without the slow import of the contract
 STATUSES = ("INITIALIZING", "PROCESSING", "STOPPING", "COMPLETED", "FAILED", "STOPPED")
@@ -73,35 +76,33 @@ def list_runs(
       crawlctl list --json | jq '.[].run_id'
     """
     from crawler_lifecycle.cli.list_lines import list_lines
-    from crawler_lifecycle.contract.states import ListedStatus
 
-    listed = ListedStatus(status) if status else None
-    runs = open_reader(state).list(
-        limit=limit,
+    api = open_api(state)
+    chosen = api.runs.all(
+        page_size=limit,
         before=before,
-        status=listed,
+        listed=status,
         crawler=crawler,
-        flows=flows,
+        flows="true" if flows else None,
         flow=flow,
         tag=tag,
         outcome=outcome,
         label=label,
     )
+    runs = list(islice(chosen, limit))
     print_answer(runs, lambda runs: list_lines(runs, datetime.now(UTC), terminal_width()), as_json=as_json)
     if not runs and not as_json:
         has_filter = bool(status or crawler or before or flow or tag or outcome or label)
-        hint = _near_crawler(crawler, state) if crawler else ""
+        hint = _near_crawler(crawler, api) if crawler else ""
         click.echo(f"No such runs{hint}" if hint else "No such runs." if has_filter else "No runs.")
 
 
-def _near_crawler(crawler: str, state: Path | None) -> str:
+def _near_crawler(crawler: str, api: "Api") -> str:
     """Return a hint such as `; did you mean 'bookshop'?`: empty if the crawler is known or no name is near."""
-    from crawler_lifecycle.contract.limits import CRAWLER
     from crawler_lifecycle.domain.near_names import did_you_mean
 
-    api = open_api(state)
     try:
-        names = api.crawlers() if api else open_context(state).store.limits.known_names(CRAWLER)
+        names = api.crawlers()
     except LifecycleError:  # only the hint is lost
         return ""
     return "" if crawler in names else did_you_mean(crawler, sorted(names))
@@ -123,21 +124,14 @@ def crawlers(file: Path | None, state: Path | None, as_json: bool) -> None:
       crawlctl crawlers --json | jq '.[].name'
     """
     from crawler_lifecycle.cli.list_lines import crawler_lines
-    from crawler_lifecycle.contract.records import without_values
 
     if file is not None:
         _check_catalogue(file, as_json=as_json)
         return
-    if (api := open_api(state)) is not None:
-        print_answer(list(api.entries()), crawler_lines, as_json=as_json)
-        return
-    scheduler = open_context(state).parts.deployer
-    catalogue = scheduler.crawlers()
-    try:
-        scheduler.check()
-    except LifecycleError as error:
-        print_to_stderr(f"Warning: {error.message}")
-    print_answer([without_values(crawler) for crawler in catalogue], crawler_lines, as_json=as_json)
+    entries = open_api(state).entries()
+    if entries.problem is not None:
+        print_to_stderr(f"Warning: {entries.problem}")
+    print_answer(entries.crawlers, crawler_lines, as_json=as_json)
 
 
 def _check_catalogue(file: Path, *, as_json: bool) -> None:
@@ -173,7 +167,7 @@ def show(run: str, state: Path | None, as_json: bool) -> None:
     """
     from crawler_lifecycle.cli.details_lines import details_lines
 
-    details = open_reader(state).show(run)
+    details = open_api(state).runs.show(run)
     print_answer(details, lambda details: details_lines(details, datetime.now(UTC)), as_json=as_json)
 
 
@@ -197,9 +191,13 @@ def logs(run: str, task: int | None, follow: bool, tail: int | None, state: Path
     """
     from crawler_lifecycle.domain.pacing import log_pause
 
-    runs = open_reader(state)
+    runs = open_api(state).runs
     details = runs.show(run)
-    tasks = [row.task for row in details.tasks] if task is None else [task]
+    run_id, tasks = details.run.run_id, [row.task for row in details.tasks]
+    if task is not None:
+        if task not in tasks:
+            raise NotFound(f"run {run_id} has no task {task}: its tasks are 0 to {len(tasks) - 1}")
+        tasks = [task]
     # the next byte to read, at first perhaps counted from the end; a task is removed at the end of its log
     offsets = dict.fromkeys(tasks, 0 if tail is None else -BYTES_OF_TAILS)
     unprinted = dict.fromkeys(tasks, "")
@@ -208,9 +206,9 @@ def logs(run: str, task: int | None, follow: bool, tail: int | None, state: Path
     while offsets:
         bytes_read = 0
         for number, offset in list(offsets.items()):
-            chunk = runs.log(details, number, offset)
+            chunk = runs.log(run_id, number, offset)
             offsets[number] = chunk.offset
-            bytes_read += chunk.read
+            bytes_read += len(chunk.text.encode())
             has_output = has_output or bool(chunk.text)
             no_more_expected = chunk.ended or not follow or details.run.status.is_over
             is_last = no_more_expected and not chunk.text
@@ -226,9 +224,9 @@ def logs(run: str, task: int | None, follow: bool, tail: int | None, state: Path
         if offsets and follow and begun.issuperset(offsets):
             # a pause limits the bytes a second; no event tells of new lines
             time.sleep(log_pause(bytes_read, LEAST_PAUSE_SECONDS))
-            details = runs.show(run)
+            details = runs.show(run_id)
     if not has_output:
-        click.echo(f"There is no output, or no log can be read: crawlctl show {details.run.run_id}", err=True)
+        click.echo(f"There is no output, or no log can be read: crawlctl show {run_id}", err=True)
 
 
 def _whole_lines(text: str, *, is_last: bool) -> tuple[list[str], str]:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from crawler_lifecycle.cli.common import Command, Duration, KeyValue, requester, user_name
+from crawler_lifecycle.cli.common import Command, Duration, KeyValue, requester
 from crawler_lifecycle.errors import BadInput
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def make_schedule(
     rules: dict[str, Any] = {name: options.pop(name) for name in RULES}
     rules |= {f"{name}_seconds": options.pop(name) for name in RULES_IN_SECONDS}
     rules |= {"overlap": Overlap(rules["overlap"]), "cron": list(options.pop("cron"))}
-    requested_by = options.pop("requested_by") or user_name()
+    requested_by = options.pop("requested_by")
     if [crawler, file, manager].count(None) != 2:
         raise BadInput(
             "CRAWLER", "either a crawler or a flow in a file (--flow) or --manager is needed, and a single one"

@@ -7,23 +7,23 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from crawler_lifecycle.cli.api_choice import open_api
 from crawler_lifecycle.cli.common import (
-    open_access,
-    open_reader,
     plain,
     print_answer,
     print_json,
     standard_options,
+    user_name,
     verbose_option,
     with_state,
 )
 from crawler_lifecycle.cli.failures import INTERRUPTED, NOT_COMPLETED, OK
 from crawler_lifecycle.cli.requests import Arguments, make_request, run_options
+from crawler_lifecycle.cli.threads import iterate
 
 if TYPE_CHECKING:
-    from crawler_lifecycle.cli.access import Access, RunAccess
+    from crawler_lifecycle.client.http.runs import ApiRuns
     from crawler_lifecycle.contract.records import RunDetails
-    from crawler_lifecycle.contract.requests import RunRequest
 
 
 @click.command()
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Who starts the run: a person (manual) or a program (api). Scheduled runs are started by their schedule.",
 )
-@click.option("--requested-by", help="Name for the record.")
+@click.option("--requested-by", help="Name for the record; default: your login name.")
 @click.option("--detach", is_flag=True, help="Print the run and return at once.")
 @verbose_option
 @standard_options
@@ -50,23 +50,18 @@ def run(crawler: str, arguments: Arguments, detach: bool, verbose: bool, state: 
       crawlctl run sleeper --arg seconds=60 --max-duration 5m --detach
     """
 
-    request = make_request(crawler, arguments, options)
-    work = _run(open_access(state), request, detach=detach, verbose=verbose, as_json=as_json)
-    raise click.exceptions.Exit(asyncio.run(work))
-
-
-async def _run(control: "Access", request: "RunRequest", *, detach: bool, verbose: bool, as_json: bool) -> int:
-    """Start the run, watch the run unless `detach` is set, and return the exit status."""
-    started = await control.runs.start(request)
+    options["requested_by"] = options["requested_by"] or user_name()
+    request, runs = make_request(crawler, arguments, options), open_api(state).runs
+    started = runs.start(request)
     if detach:
         if as_json:
             print_json(started)
         else:
             click.echo(f"run {started.run_id} ({started.run_uid}), workflow {started.workflow_id}")
-        return OK
+        return
     if not as_json:
         click.echo(f"run {started.run_id} started" + (f": workflow {started.workflow_id}" if verbose else ""))
-    return await _watch(control.runs, started.run_id, verbose=verbose, as_json=as_json)
+    raise click.exceptions.Exit(asyncio.run(_watch(runs, started.run_id, verbose=verbose, as_json=as_json)))
 
 
 @click.command()
@@ -82,17 +77,17 @@ def watch(run: str, verbose: bool, state: Path | None, as_json: bool) -> None:
       crawlctl watch 7 && echo completed
     """
 
-    raise click.exceptions.Exit(asyncio.run(_watch(open_reader(state), run, verbose=verbose, as_json=as_json)))
+    raise click.exceptions.Exit(asyncio.run(_watch(open_api(state).runs, run, verbose=verbose, as_json=as_json)))
 
 
-async def _watch(runs: "RunAccess", run: int | str, *, verbose: bool, as_json: bool) -> int:
+async def _watch(runs: "ApiRuns", run: int | str, *, verbose: bool, as_json: bool) -> int:
     """Show the run until the run is over, and return the exit status."""
     from crawler_lifecycle.cli.details_lines import end_lines
     from crawler_lifecycle.cli.screen import follow
     from crawler_lifecycle.contract.states import RunStatus
 
     try:
-        changes = runs.watch(run)
+        changes = iterate(runs.watch(run))
         details = await (_print_changes(changes) if as_json else follow(changes, verbose=verbose))
     except asyncio.CancelledError:  # Ctrl-C
         click.echo("\n" + with_state(f"run {run} continues: `crawlctl watch {run}`"), err=True)
@@ -123,6 +118,8 @@ def export(run: str, state: Path | None, as_json: bool) -> None:
     """
     from crawler_lifecycle.cli.details_lines import export_line
 
-    overview = asyncio.run(open_access(state).runs.export(run))
+    runs = open_api(state).runs
+    runs.export(run, actor=user_name())
+    overview = runs.overview(run)
     ends = overview.run.end_number
     print_answer(overview.exports, lambda exports: (export_line(export, ends) for export in exports), as_json=as_json)

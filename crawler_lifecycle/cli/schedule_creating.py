@@ -1,16 +1,15 @@
 """The command that creates a schedule, or replaces a schedule: for runs, for flows, and for crawl managers."""
 
-import asyncio
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from crawler_lifecycle.cli.common import Duration, open_control, standard_options
-from crawler_lifecycle.cli.remote.choice import open_api
+from crawler_lifecycle.cli.api_choice import open_api
+from crawler_lifecycle.cli.common import Duration, standard_options, user_name
 from crawler_lifecycle.cli.requests import Arguments, make_schedule, run_options
-from crawler_lifecycle.cli.schedule_opening import open_schedules, print_schedule, schedule_argument
+from crawler_lifecycle.cli.schedule_opening import print_schedule, schedule_argument, write_schedule
 from crawler_lifecycle.errors import BadInput
 
 if TYPE_CHECKING:
@@ -115,10 +114,9 @@ def create(
             )
         with _refusals_with_name_of_arguments():
             flow = _manager_of(manager, schedule_id, manager_arguments, state)
+    actor = options["requested_by"] = options["requested_by"] or user_name()
     request = make_schedule(schedule_id, crawler, file, flow, arguments, options)
-    schedules = open_schedules(state)
-    change = schedules.replace(request) if replace else schedules.create(request)
-    print_schedule(asyncio.run(change), as_json=as_json)
+    print_schedule(write_schedule(request, state, actor, replace=replace), as_json=as_json)
 
 
 @contextmanager
@@ -137,6 +135,7 @@ def _manager_of(
 ) -> "FlowDefinition | ScheduledManager":
     """Return the flow for a crawl manager by its class or its file; a name in the catalogue stays a name."""
     from crawler_lifecycle.cli.flow_starting import check_arguments, definition_for
+    from crawler_lifecycle.contract.flows.item_requests import StartManager
     from crawler_lifecycle.contract.requests import refusals_as_bad_input
     from crawler_lifecycle.contract.schedules import ScheduledManager
 
@@ -144,7 +143,6 @@ def _manager_of(
         return definition_for(target, words, schedule_id, None, "default")
     with refusals_as_bad_input():
         scheduled = ScheduledManager(name=target, arguments=list(words))
-    if open_api(state) is None:
-        flows = open_control(state).flows
-        check_arguments(asyncio.run(flows.definition_of_manager(target, schedule_id, words)))
+        start = StartManager(manager=target, family=schedule_id, arguments=words)
+    check_arguments(open_api(state).flows.manager_definition(start))
     return scheduled

@@ -1,6 +1,5 @@
 """The commands that keep schedules in a file: export, apply."""
 
-import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -8,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from crawler_lifecycle.cli.common import print_answer, standard_options
-from crawler_lifecycle.cli.schedule_opening import open_schedules
+from crawler_lifecycle.cli.api_choice import open_api
+from crawler_lifecycle.cli.common import print_answer, standard_options, user_name
+from crawler_lifecycle.cli.schedule_opening import write_schedule
 from crawler_lifecycle.errors import BadInput, NotFound
 
 if TYPE_CHECKING:
-    from crawler_lifecycle.cli.access import ScheduleAccess
+    from crawler_lifecycle.client.http.schedules import Schedules
     from crawler_lifecycle.contract.schedules import ScheduleChange, ScheduleDetails, ScheduleRequest
 
 DIFFERS = 1  # exit status of a dry run with differences
@@ -32,14 +32,14 @@ def export(state: Path | None, as_json: bool) -> None:
     """
     from pydantic_core import to_json
 
-    exported = asyncio.run(_exported(open_schedules(state)))
+    exported = _exported(open_api(state).schedules)
     click.echo(to_json(exported, indent=None if as_json else 2))
 
 
-async def _exported(schedules: "ScheduleAccess") -> dict[str, list[dict[str, Any]]]:
+def _exported(schedules: "Schedules") -> dict[str, list[dict[str, Any]]]:
     exported = []
-    for summary in await schedules.list():
-        request = _request_of(await schedules.show(summary.schedule_id, occurrences=0))
+    for summary in schedules.list():
+        request = _request_of(schedules.show(summary.schedule_id, occurrences=0))
         if request is None:
             click.echo(f"schedule {summary.schedule_id} has rules of another tool, and is not exported", err=True)
         else:
@@ -94,7 +94,7 @@ def apply(file: Path, dry_run: bool, delete_others: bool, state: Path | None, as
     """
     from crawler_lifecycle.contract.schedules import ScheduleAction
 
-    changes = asyncio.run(_apply(open_schedules(state), _requests_in(file), dry_run, delete_others))
+    changes = _apply(state, _requests_in(file), dry_run, delete_others)
     print_answer(changes, _lines, as_json=as_json)
     if dry_run and any(change.action is not ScheduleAction.NOTHING for change in changes):
         raise click.exceptions.Exit(DIFFERS)
@@ -128,40 +128,43 @@ def _requests_in(file: Path) -> "list[ScheduleRequest]":
     return requests
 
 
-async def _apply(
-    schedules: "ScheduleAccess", requests: "Sequence[ScheduleRequest]", dry_run: bool, delete_others: bool
+def _apply(
+    state: Path | None, requests: "Sequence[ScheduleRequest]", dry_run: bool, delete_others: bool
 ) -> "list[ScheduleChange]":
     from crawler_lifecycle.contract.schedules import ScheduleAction, ScheduleChange
 
-    changes = [await _apply_one(schedules, request, dry_run) for request in requests]
+    schedules = open_api(state).schedules
+    changes = [_apply_one(schedules, request, state, dry_run) for request in requests]
     names = {request.schedule_id for request in requests}
-    for other in await schedules.list():
+    for other in schedules.list():
         if other.schedule_id not in names:
             action = ScheduleAction.DELETE if delete_others else ScheduleAction.KEEP
             changes.append(ScheduleChange(schedule_id=other.schedule_id, action=action))
             if delete_others and not dry_run:
                 with suppress(NotFound):  # Temporal's list may be a moment late
-                    await schedules.delete(other.schedule_id)
+                    schedules.delete(other.schedule_id, actor=user_name())
     return changes
 
 
-async def _apply_one(schedules: "ScheduleAccess", request: "ScheduleRequest", dry_run: bool) -> "ScheduleChange":
+def _apply_one(
+    schedules: "Schedules", request: "ScheduleRequest", state: Path | None, dry_run: bool
+) -> "ScheduleChange":
     from crawler_lifecycle.contract.schedules import ScheduleAction, ScheduleChange
 
-    name = request.schedule_id
+    name, actor = request.schedule_id, user_name()
     try:
-        details = await schedules.show(name, occurrences=0)
+        details = schedules.show(name, occurrences=0)
     except NotFound:
         if not dry_run:
-            await schedules.create(request)
+            write_schedule(request, state, actor, replace=False)
         return ScheduleChange(schedule_id=name, action=ScheduleAction.CREATE)
     fields = _differences(_request_of(details), request)
     if fields and not dry_run:
         if fields != ["paused"]:
-            await schedules.replace(request)
+            write_schedule(request, state, actor, replace=True)
         if request.paused is not details.paused:
             change_state = schedules.pause if request.paused else schedules.resume
-            await change_state(name, reason="as in the applied file")
+            change_state(name, reason="as in the applied file", actor=actor)
     action = ScheduleAction.CHANGE if fields else ScheduleAction.NOTHING
     return ScheduleChange(schedule_id=name, action=action, fields=fields)
 

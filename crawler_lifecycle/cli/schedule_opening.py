@@ -1,5 +1,6 @@
-"""Parts of all commands for schedules: the argument, the access, and the answer."""
+"""Parts of all commands for schedules: the argument, the write, and the answer."""
 
+import asyncio
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -7,17 +8,28 @@ from typing import TYPE_CHECKING
 
 import click
 
-from crawler_lifecycle.cli.common import open_access, print_answer
+from crawler_lifecycle.cli.api_choice import open_api
+from crawler_lifecycle.cli.common import print_answer
+from crawler_lifecycle.cli.flow_options import open_direct
 
 if TYPE_CHECKING:
-    from crawler_lifecycle.cli.access import ScheduleAccess
-    from crawler_lifecycle.contract.schedules import ScheduleDetails
+    from crawler_lifecycle.contract.schedules import ManagerSchedule, ScheduleDetails, ScheduleRequest
 
 schedule_argument = click.argument("schedule_id", metavar="SCHEDULE")
 
 
-def open_schedules(state: Path | None, actor: str | None = None) -> "ScheduleAccess":
-    return open_access(state, actor).schedules
+def write_schedule(
+    request: "ScheduleRequest | ManagerSchedule", state: Path | None, actor: str, *, replace: bool
+) -> "ScheduleDetails":
+    """Create or replace the schedule, directly for a crawl manager by its class."""
+    from crawler_lifecycle.contract.schedules import ScheduleRequest
+
+    definition = request.flow if isinstance(request, ScheduleRequest) else None
+    if definition is not None and (direct := open_direct(definition, state, actor)) is not None:
+        commands = direct.schedules
+        return asyncio.run(commands.replace(request) if replace else commands.create(request))
+    schedules = open_api(state).schedules
+    return schedules.replace(request, actor=actor) if replace else schedules.create(request, actor=actor)
 
 
 def print_schedule(

@@ -1,6 +1,5 @@
 """The commands for schedules: create, list, show, pause, resume, trigger, backfill, delete, export, apply."""
 
-import asyncio
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -8,12 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from crawler_lifecycle.cli.common import print_answer, print_json, standard_options
+from crawler_lifecycle.cli.api_choice import open_api
+from crawler_lifecycle.cli.common import print_answer, print_json, standard_options, user_name
 from crawler_lifecycle.cli.failures import Commands
 from crawler_lifecycle.cli.requests import record_options
 from crawler_lifecycle.cli.schedule_creating import create
 from crawler_lifecycle.cli.schedule_files import apply, export
-from crawler_lifecycle.cli.schedule_opening import open_schedules, print_schedule, schedule_argument
+from crawler_lifecycle.cli.schedule_opening import print_schedule, schedule_argument
 from crawler_lifecycle.domain.words import counted
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def list_schedules(state: Path | None, as_json: bool) -> None:
     """
     from crawler_lifecycle.cli.schedule_lines import list_lines
 
-    schedules = asyncio.run(open_schedules(state).list())
+    schedules = open_api(state).schedules.list()
     print_answer(schedules, list_lines, as_json=as_json)
     if not schedules and not as_json:
         click.echo("No schedules.")
@@ -79,7 +79,7 @@ def show(schedule_id: str, last: int, before: datetime | None, state: Path | Non
       crawlctl schedule show nightly --json | jq '.occurrences[] | select(.outcome == "skipped")'
     """
     before = _in_utc(before) if before else None
-    details = asyncio.run(open_schedules(state).show(schedule_id, occurrences=last, before=before))
+    details = open_api(state).schedules.show(schedule_id, occurrences=last, before=before)
     print_schedule(details, as_json=as_json, with_occurrences=last > 0, before=before)
 
 
@@ -94,8 +94,8 @@ def pause(schedule_id: str, reason: str | None, actor: str | None, state: Path |
     Example:
       crawlctl schedule pause nightly --reason "the site is being rebuilt"
     """
-    pausing = open_schedules(state, actor).pause(schedule_id, reason=reason)
-    print_schedule(asyncio.run(pausing), as_json=as_json)
+    paused = open_api(state).schedules.pause(schedule_id, reason=reason, actor=actor or user_name())
+    print_schedule(paused, as_json=as_json)
 
 
 @schedule.command()
@@ -104,8 +104,8 @@ def pause(schedule_id: str, reason: str | None, actor: str | None, state: Path |
 @standard_options
 def resume(schedule_id: str, reason: str | None, actor: str | None, state: Path | None, as_json: bool) -> None:
     """Resume SCHEDULE. Occurrences in the pause stay skipped; `backfill` starts them."""
-    resuming = open_schedules(state, actor).resume(schedule_id, reason=reason)
-    print_schedule(asyncio.run(resuming), as_json=as_json)
+    resumed = open_api(state).schedules.resume(schedule_id, reason=reason, actor=actor or user_name())
+    print_schedule(resumed, as_json=as_json)
 
 
 @schedule.command()
@@ -116,7 +116,7 @@ def trigger(schedule_id: str, state: Path | None, as_json: bool) -> None:
 
     The exit status is 0 also for an occurrence that an open run makes Temporal skip; the answer says so.
     """
-    triggered = asyncio.run(open_schedules(state).trigger(schedule_id))
+    triggered = open_api(state).schedules.trigger(schedule_id, actor=user_name())
     print_answer(triggered, _trigger_lines, as_json=as_json)
 
 
@@ -148,7 +148,8 @@ def backfill(schedule_id: str, since: datetime, until: datetime | None, at_once:
       crawlctl schedule backfill news --from 2026-11-20T06:00Z --at-once
     """
     since, until = _in_utc(since), _in_utc(until or datetime.now(UTC))
-    backfilled = asyncio.run(open_schedules(state).backfill(schedule_id, since, until, at_once=at_once))
+    schedules = open_api(state).schedules
+    backfilled = schedules.backfill(schedule_id, since, until, at_once=at_once, actor=user_name())
     order = "at once" if at_once else "one after another"
     print_answer(backfilled, partial(_backfill_lines, order), as_json=as_json)
 
@@ -171,7 +172,7 @@ def _in_utc(moment: datetime) -> datetime:
 @standard_options
 def delete(schedule_id: str, state: Path | None, as_json: bool) -> None:
     """Delete SCHEDULE. Runs under way continue, and earlier runs stay recorded."""
-    asyncio.run(open_schedules(state).delete(schedule_id))
+    open_api(state).schedules.delete(schedule_id, actor=user_name())
     if as_json:
         print_json({"schedule_id": schedule_id, "deleted": True})
     else:

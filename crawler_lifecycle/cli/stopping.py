@@ -6,24 +6,26 @@ from typing import TYPE_CHECKING
 
 import click
 
+from crawler_lifecycle.cli.api_choice import open_api, typed_api
 from crawler_lifecycle.cli.common import (
-    open_access,
+    open_control,
     plain,
     print_json,
     standard_options,
+    user_name,
     verbose_option,
     with_state,
 )
-from crawler_lifecycle.cli.failures import INTERRUPTED, OK
+from crawler_lifecycle.cli.failures import INTERRUPTED
 from crawler_lifecycle.cli.requests import make_stop, record_options
+from crawler_lifecycle.cli.threads import call, iterate
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
-    from crawler_lifecycle.cli.access import Access
+    from crawler_lifecycle.client.http.runs import ApiRuns
     from crawler_lifecycle.contract.answers import Stopping
     from crawler_lifecycle.contract.records import RunDetails
-    from crawler_lifecycle.contract.requests import StopRequest
 
 SECONDS_UNTIL_NOTE = 3.0  # a stop that takes longer prints a note
 
@@ -33,10 +35,12 @@ SECONDS_UNTIL_NOTE = 3.0  # a stop that takes longer prints a note
 @click.option("--force", is_flag=True, help="Kill its jobs now, without the grace period.")
 @record_options
 @click.option("--wait", is_flag=True, help="Show every phase until no job of RUN is left, and the end of RUN.")
+@click.option("--direct", is_flag=True, help="Without the API, on a machine of the installation: by its database and "
+              "Temporal.")  # fmt: skip
 @verbose_option
 @standard_options
-def stop(run: str, force: bool, reason: str | None, actor: str | None, wait: bool, verbose: bool, state: Path | None,
-         as_json: bool) -> None:  # fmt: skip
+def stop(run: str, force: bool, reason: str | None, actor: str | None, wait: bool, direct: bool, verbose: bool,
+         state: Path | None, as_json: bool) -> None:  # fmt: skip
     """Stop RUN: its jobs are asked to end, later killed.
 
     The jobs are killed after the grace period. Items collected so far are still exported. A second stop with --force
@@ -47,32 +51,34 @@ def stop(run: str, force: bool, reason: str | None, actor: str | None, wait: boo
     Examples:
       crawlctl stop 7 --reason "wrong arguments" --wait
       crawlctl stop 7 --force
+      crawlctl stop 7 --direct
     """
-    request = make_stop(force=force, reason=reason, actor=actor)
-    work = _stop(open_access(state), run, request, wait=wait, verbose=verbose, as_json=as_json)
-    raise click.exceptions.Exit(asyncio.run(work))
-
-
-async def _stop(
-    control: "Access", run: str, request: "StopRequest", *, wait: bool, verbose: bool, as_json: bool
-) -> int:
-    """Stop the run, with `wait` show the stop until the run's end, and return the exit status."""
     from crawler_lifecycle.cli.details_lines import end_lines
 
-    stopping = await _with_note_about_delay(control.runs.stop(run, request), run)
-    if as_json:
-        print_json(stopping)
-    else:
-        click.echo(_stop_line(stopping))
+    request = make_stop(force=force, reason=reason, actor=actor)
+    if direct:
+        if wait or typed_api() is not None:
+            raise click.UsageError("--direct excludes --wait and --api")
+        _print_stop(_noting_delay(open_control(state).runs.stop(run, request), run), as_json=as_json)
+        return
+    runs = open_api(state).runs
+    stopping = _noting_delay(call(lambda: runs.stop(run, force=force, reason=reason, actor=actor or user_name())), run)
+    _print_stop(stopping, as_json=as_json)
     if not wait:
-        return OK
-    details = await _until_proved(control, stopping.run_id, verbose=verbose, as_json=as_json)
+        return
+    details = asyncio.run(_until_proved(runs, stopping.run_id, verbose=verbose, as_json=as_json))
     if as_json:
         print_json(details)
     else:
         for line in end_lines(plain(details)):
             click.echo(line)
-    return OK
+
+
+def _print_stop(stopping: "Stopping", *, as_json: bool) -> None:
+    if as_json:
+        print_json(stopping)
+    else:
+        click.echo(_stop_line(stopping))
 
 
 def _stop_line(stopping: "Stopping") -> str:
@@ -94,6 +100,10 @@ def _stop_line(stopping: "Stopping") -> str:
     return f"{request}: {way}" if way else request
 
 
+def _noting_delay(stopping: "Awaitable[Stopping]", run: str) -> "Stopping":
+    return asyncio.run(_with_note_about_delay(stopping, run))
+
+
 async def _with_note_about_delay(stopping: "Awaitable[Stopping]", run: str) -> "Stopping":
     """Wait for the stop. After SECONDS_UNTIL_NOTE print a note on stderr, since a silent command seems to hang."""
     task = asyncio.ensure_future(stopping)
@@ -107,11 +117,11 @@ async def _with_note_about_delay(stopping: "Awaitable[Stopping]", run: str) -> "
         raise click.exceptions.Exit(INTERRUPTED) from None
 
 
-async def _until_proved(control: "Access", run_id: int, *, verbose: bool, as_json: bool) -> "RunDetails":
+async def _until_proved(runs: "ApiRuns", run_id: int, *, verbose: bool, as_json: bool) -> "RunDetails":
     """Wait until the run is over, which follows from the proof of the stop; without `as_json`, show every change."""
     from crawler_lifecycle.cli.screen import follow
 
-    changes = control.runs.watch(run_id)
+    changes = iterate(runs.watch(run_id))
     try:
         return [details async for details in changes][-1] if as_json else await follow(changes, verbose=verbose)
     except asyncio.CancelledError:
@@ -135,7 +145,7 @@ def resume(run: str, reopen: bool, state: Path | None, as_json: bool) -> None:
       crawlctl resume 7 --reopen
     """
 
-    resumed = asyncio.run(open_access(state).runs.resume(run, reopen=reopen))
+    resumed = open_api(state).runs.resume(run, reopen=reopen, actor=user_name())
     if as_json:
         print_json(resumed)
     else:

@@ -3,6 +3,7 @@
 from pydantic import Field
 
 from crawler_lifecycle.contract.base import Message
+from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.limits import LimitRecord
 from crawler_lifecycle.contract.records import RunRecord, RunSummary
 from crawler_lifecycle.contract.states import Intent
@@ -31,6 +32,13 @@ class ClusterPlaces(Message):
     taken: int
     total: int
     waiting: int = Field(description="jobs that wait for a place")
+
+
+class CrawlerEntries(Message):
+    """The catalogue, with hidden values for environment variables."""
+
+    crawlers: list[Crawler]
+    problem: str | None = Field(description="why the catalogue is not usable as it stands; none: it is")
 
 
 class InstallationView(Message):

@@ -201,3 +201,10 @@ class AuditOverview(Message):
     last_complete_at: datetime | None = Field(description="end of the last complete audit")
     open: dict[FindingKind, int] = Field(description="number of open findings by kind")
     findings: list[FindingRecord] = Field(description="open findings first, then closed findings, newest first")
+
+
+class AuditView(AuditOverview):
+    """The last audits, and whether they are in time."""
+
+    first_due: str | None = Field(default=None, description="in words when the first audit is due, before any audit")
+    problem: str | None = Field(default=None, description="why no audit was complete lately, or cannot be known")

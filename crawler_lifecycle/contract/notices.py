@@ -12,7 +12,7 @@ from crawler_lifecycle.contract.base import Message
 from crawler_lifecycle.contract.crawl_result import Stats
 from crawler_lifecycle.contract.flows.announcements import FlowEvent, FlowNotice
 from crawler_lifecycle.contract.records import Explanation
-from crawler_lifecycle.contract.states import RunStatus, TaskStatus
+from crawler_lifecycle.contract.states import ExportKind, RunStatus, TaskStatus
 
 
 class NoticeKind(StrEnum):
@@ -54,11 +54,6 @@ class WebhookNotice(Message):
     type: str = Field(description="`run.` and the notice's kind, or `flow.ended`")
     timestamp: datetime = Field(description="time of the state, which may be long before the request")
     data: Notice | FlowNotice
-
-
-class ExportKind(StrEnum):
-    RUN_ENDED = "run_ended"  # an end's first event, before the archive is written
-    FILES_READY = "files_ready"  # the archive is written, or the run left no files
 
 
 class ExportEvent(Message):

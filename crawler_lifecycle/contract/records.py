@@ -9,7 +9,15 @@ from crawler_lifecycle.contract.base import Message
 from crawler_lifecycle.contract.crawl_result import CrawlResult, Stats
 from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.requests import KeptRequest
-from crawler_lifecycle.contract.states import ExportState, Intent, ListedStatus, RunStatus, TaskStatus, Trigger
+from crawler_lifecycle.contract.states import (
+    ExportKind,
+    ExportState,
+    Intent,
+    ListedStatus,
+    RunStatus,
+    TaskStatus,
+    Trigger,
+)
 
 
 class Explanation(Message):
@@ -219,6 +227,12 @@ class RunDetails(RunOverview):
     """A run's records for `crawlctl show`."""
 
     tasks: list[TaskRecord]
+
+    @property
+    def is_handed_over(self) -> bool:
+        """Whether every export is done or failed, for all ends."""
+        finished = sum(export.state is not ExportState.PENDING for export in self.exports)
+        return finished >= self.run.end_number * len(ExportKind)
 
 
 class Changed(Message):

@@ -123,3 +123,8 @@ class ExportState(StrEnum):
     PENDING = "pending"  # an export is not done yet
     DONE = "done"
     FAILED = "failed"  # an export gave up; the audit repeats the export
+
+
+class ExportKind(StrEnum):
+    RUN_ENDED = "run_ended"  # an end's first event, before the archive is written
+    FILES_READY = "files_ready"  # the archive is written, or the run left no files

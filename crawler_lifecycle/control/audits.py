@@ -7,14 +7,14 @@ from uuid import uuid4
 from temporalio.client import ScheduleDescription
 
 from crawler_lifecycle.contract.answers import AuditStarted
-from crawler_lifecycle.contract.audits import AuditOverview, AuditReport, AuditRequest
+from crawler_lifecycle.contract.audits import AuditOverview, AuditReport, AuditRequest, AuditView
 from crawler_lifecycle.control.audit_schedule import AuditSchedule, schedule_id
 from crawler_lifecycle.control.context import ControlContext
 from crawler_lifecycle.control.descriptions import MISSING
 from crawler_lifecycle.control.engine import Engine
 from crawler_lifecycle.domain.naming import AUDIT_WORKFLOW
 from crawler_lifecycle.domain.words import utc_text
-from crawler_lifecycle.errors import BadInput, NotFound, NotReady, TemporaryError
+from crawler_lifecycle.errors import BadInput, LifecycleError, NotFound, NotReady, TemporaryError
 
 AUDIT_PATIENCE = 120.0  # seconds that `run` waits for the report
 NOT_ALLOWED = (
@@ -32,6 +32,14 @@ class AuditCommands:
     def overview(self, *, audits: int = 10, findings: int = 100) -> AuditOverview:
         """Return the last audits with repair and their findings, as recorded in the database."""
         return self._context.store.findings.overview(audits=audits, findings=findings)
+
+    async def view(self, *, findings: int = 100) -> AuditView:
+        """Return the overview, and whether the audits are in time."""
+        overview = dict(await self._context.calls.run(self.overview, findings=findings))
+        try:
+            return AuditView(**overview, first_due=await self.check_punctuality(AuditOverview(**overview)))
+        except LifecycleError as error:
+            return AuditView(**overview, problem=error.message)
 
     async def start(self, request: AuditRequest) -> AuditStarted:
         """Start an audit and do not wait for its report.

@@ -6,15 +6,12 @@ The module does not import Temporal's client: a command that only reads starts i
 import asyncio
 import re
 import uuid
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from crawler_lifecycle.bootstrap.parts import Parts
 from crawler_lifecycle.contract.answers import ClusterPlaces, InstallationView
-from crawler_lifecycle.contract.attention import Attention
 from crawler_lifecycle.contract.limits import INSTALLATION
-from crawler_lifecycle.contract.notices import ExportKind
 from crawler_lifecycle.contract.records import (
     CrawlerRuns,
     ExportRecord,
@@ -25,9 +22,8 @@ from crawler_lifecycle.contract.records import (
     TaskRecord,
 )
 from crawler_lifecycle.contract.run_filter import OPEN_RUNS, RunFilter
-from crawler_lifecycle.contract.states import ExportState, ListedStatus, TaskStatus
+from crawler_lifecycle.contract.states import ExportKind, ExportState, ListedStatus, TaskStatus
 from crawler_lifecycle.contract.task_order import TaskOrder
-from crawler_lifecycle.control.attention import counted
 from crawler_lifecycle.control.context import ControlContext
 from crawler_lifecycle.domain.naming import event_id
 from crawler_lifecycle.errors import Conflict, NotFound, TemporaryError
@@ -41,23 +37,8 @@ EXPORT_PATIENCE = 30.0  # seconds to wait for the exports after the end of a run
 class RunArchive:
     """A run's archive after an end. `sha256` was computed while the archive was written."""
 
-    run_id: int
-    crawler: str
-    end: int
     stored: StoredArchive
     sha256: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class OpenArchive:
-    """An archive on its way. `sha256` was computed while the archive was written."""
-
-    run_id: int
-    crawler: str
-    end: int
-    size: int
-    sha256: str | None
-    chunks: Iterator[bytes]
 
 
 def archive_of(parts: Parts, run: RunRecord, exports: Sequence[ExportRecord], end: int | None) -> RunArchive:
@@ -72,7 +53,7 @@ def archive_of(parts: Parts, run: RunRecord, exports: Sequence[ExportRecord], en
     _refuse_without_archive(run, export)
     event = parts.store.runs.export_event(archive_event)
     stored = parts.archiver.stored(run.run_uid, number)
-    return RunArchive(run.run_id, run.crawler, number, stored, event.sha256 if event else None)
+    return RunArchive(stored, event.sha256 if event else None)
 
 
 def _refuse_without_archive(run: RunRecord, export: ExportRecord | None) -> None:
@@ -157,10 +138,6 @@ class RunReader:
             saturated=list(saturated.longest),
         )
 
-    def attention(self) -> Attention:
-        """Return the counts of waits for people, hosts and room, without the punctuality of audits."""
-        return counted(self._context.store)
-
     def _places(self) -> ClusterPlaces | None:
         """Return the places; None for a cluster without a fixed number, and for a cluster that cannot be read now."""
         cluster = self._context.parts.cluster
@@ -198,16 +175,6 @@ class RunReader:
         overview = self.overview(run)
         return archive_of(self._context.parts, overview.run, overview.exports, end)
 
-    @contextmanager
-    def download(self, run: int | str, end: int | None = None) -> Iterator[OpenArchive]:
-        """Open an end's archive, by default the archive of the last end."""
-        from crawler_lifecycle.adapters.stored_archives import open_chunks  # httpx takes long to import
-
-        archive = self.archive(run, end)
-        stored = archive.stored
-        with open_chunks(stored) as chunks:
-            yield OpenArchive(archive.run_id, archive.crawler, archive.end, stored.size, archive.sha256, chunks)
-
     async def watch(self, run: int | str) -> AsyncIterator[RunDetails]:
         """Yield the run at every change, until the run is over and its exports are done or exceed EXPORT_PATIENCE."""
         run_id = await self._context.calls.run(self.run_id, run)
@@ -220,16 +187,9 @@ class RunReader:
                 last_details = details
             if details.run.status.is_over:
                 seconds_for_exports -= POLL_PAUSE
-                if is_handed_over(details) or seconds_for_exports <= 0:
+                if details.is_handed_over or seconds_for_exports <= 0:
                     return
             await asyncio.sleep(POLL_PAUSE)
-
-    def log(self, details: RunDetails, task: int, offset: int = 0) -> LogChunk:
-        """Return the log for the task's last attempt, from the byte `offset` on."""
-        for row in details.tasks:
-            if row.task == task:
-                return self.task_log(details.run.run_uid, row, offset)
-        raise NotFound(f"run {details.run.run_id} has no task {task}: its tasks are 0 to {len(details.tasks) - 1}")
 
     def task_log(self, run_uid: str, task: TaskRecord, offset: int = 0) -> LogChunk:
         """Return the log from the byte `offset` on. A task that never had a job has an empty log."""
@@ -246,10 +206,3 @@ class RunReader:
             return self._context.store.records.run_id(str(uuid.UUID(text)))
         except ValueError as error:
             raise NotFound(f"{text[:80]!r} is neither a RunID (a number) nor a run_uid (a UUID)") from error
-
-
-def is_handed_over(details: RunDetails) -> bool:
-    """Return whether every export is recorded as done or failed, for all ends."""
-    expected = details.run.end_number * len(ExportKind)
-    finished = sum(export.state is not ExportState.PENDING for export in details.exports)
-    return finished >= expected

@@ -15,6 +15,7 @@ from crawler_lifecycle.errors import NotReady
 
 STACK_FILE = "stack.json"
 TOKEN_FILE = "scheduler.token"  # with the token that permits deployments: worker and dispatcher alone send it
+API_TOKEN_FILE = "api.token"  # with the token for the HTTP API, for the page and for `crawlctl`
 READ_TOKEN_FILE = "scheduler-read.token"  # with the token for reading the catalogue: all other parts send it
 
 

@@ -46,8 +46,7 @@ from crawler_lifecycle.adapters.sql.schema import (
 )
 from crawler_lifecycle.adapters.sql.transactions import OnDatabase, reading, transaction
 from crawler_lifecycle.contract.managers.items import ItemState
-from crawler_lifecycle.contract.notices import ExportKind
-from crawler_lifecycle.contract.states import ExportState
+from crawler_lifecycle.contract.states import ExportKind, ExportState
 from crawler_lifecycle.errors import Conflict
 from crawler_lifecycle.retention.model import Archived, LastPass, OldRun, PassReport, Sizes
 

@@ -81,6 +81,11 @@ class ApiSettings(BaseModel):
     tokens: Path | None = Field(
         default=None, description="file with the hashes of the tokens; default: `api-tokens.json` in the state folder"
     )
+    operator_token: SecretStr = Field(
+        default=SecretStr(""),
+        description="text of a further token with all scopes, named `operator`: `crawlctl` in the installation's own "
+        "containers sends it as `CRAWLER_REMOTE__TOKEN`",
+    )
     origins: str = Field(
         default="", description="origins of other pages that may use the API, separated by commas; default: none"
     )
@@ -100,7 +105,7 @@ class ApiSettings(BaseModel):
         default=None,
         description="address of Temporal's Web UI, for links from runs and flows to their workflows; default: no links",
     )
-    largest_body: int = Field(default=256 * 1024, ge=1, description="largest body of a request, in bytes")
+    largest_body: int = Field(default=16 << 20, ge=1, description="largest body of a request, in bytes")
 
 
 class RemoteSettings(BaseModel):
@@ -111,7 +116,7 @@ class RemoteSettings(BaseModel):
     )
     token: SecretStr = Field(default=SecretStr(""), description="token for this API")
     token_file: Path | None = Field(default=None, description="file with the token, in place of the token itself")
-    seconds: float = Field(default=30, gt=0, description="time limit for a request to this API")
+    seconds: float = Field(default=60, gt=0, description="time limit for a request to this API")
     authorities: Path | None = Field(
         default=None,
         description="file with certificates of authorities, for an API whose certificate the system does not trust",

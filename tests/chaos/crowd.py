@@ -17,7 +17,6 @@ from crawler_lifecycle.contract.records import RunDetails
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest
 from crawler_lifecycle.contract.retries import Retries
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus
-from crawler_lifecycle.control.reading import is_handed_over
 from crawler_lifecycle.control.runs import Started
 from crawler_lifecycle.domain.reasons import ADMISSION
 from crawler_lifecycle.errors import LifecycleError, TemporaryError
@@ -263,7 +262,7 @@ class Crowd:
 
         async def right() -> bool:
             details = await self._details(run)
-            if not details or not details.run.status.is_over or not is_handed_over(details):
+            if not details or not details.run.status.is_over or not details.is_handed_over:
                 return False
             return not await asyncio.to_thread(divergences, self.ground, run)
 

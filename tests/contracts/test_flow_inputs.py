@@ -9,8 +9,7 @@ from sqlalchemy import insert, update
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.schema import exports, histories
 from crawler_lifecycle.contract.flows.requests import GraftMembers
-from crawler_lifecycle.contract.notices import ExportKind
-from crawler_lifecycle.contract.states import ExportState, RunStatus
+from crawler_lifecycle.contract.states import ExportKind, ExportState, RunStatus
 from crawler_lifecycle.domain.flows.contexts import merged_context, results_of_group, sources
 from crawler_lifecycle.errors import NotFound
 from crawler_lifecycle.flows import Workflow, crawl

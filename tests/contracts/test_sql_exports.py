@@ -4,9 +4,9 @@ import pytest
 
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.contract.notices import ExportEvent, ExportKind
+from crawler_lifecycle.contract.notices import ExportEvent
 from crawler_lifecycle.contract.records import RunRecord
-from crawler_lifecycle.contract.states import ExportState, RunStatus
+from crawler_lifecycle.contract.states import ExportKind, ExportState, RunStatus
 from crawler_lifecycle.errors import NotFound
 from tests.contracts.exports import event_of
 from tests.databases import MakeRun, ref_to

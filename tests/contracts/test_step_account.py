@@ -16,9 +16,8 @@ from crawler_lifecycle.adapters.sql.schema import exports
 from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.managers.items import JobFilter
 from crawler_lifecycle.contract.managers.turns import Counts, Effects
-from crawler_lifecycle.contract.notices import ExportKind
 from crawler_lifecycle.contract.records import RunRecord
-from crawler_lifecycle.contract.states import ExportState
+from crawler_lifecycle.contract.states import ExportKind, ExportState
 from crawler_lifecycle.domain.flows.messages import GrowGroup
 from crawler_lifecycle.domain.flows.unstarted import Refusal
 from crawler_lifecycle.errors import LifecycleError

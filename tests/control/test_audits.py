@@ -29,7 +29,6 @@ from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.control.audit_schedule import LONGEST_AUDIT, AuditSchedule, schedule_id
 from crawler_lifecycle.control.control import Control
 from crawler_lifecycle.control.installation import Installation
-from crawler_lifecycle.control.reading import is_handed_over
 from crawler_lifecycle.domain.naming import event_id
 from crawler_lifecycle.errors import Conflict, NotFound, NotReady, Over, PermanentError
 from crawler_lifecycle.ports import NewRun
@@ -197,7 +196,7 @@ async def test_runs_without_a_workflow_go_on(control: Control) -> None:
 async def until_handed_over(control: Control, run_id: int) -> None:
     async def over() -> bool:
         details = control.runs.show(run_id)
-        return details.run.status is RunStatus.FAILED and is_handed_over(details)
+        return details.run.status is RunStatus.FAILED and details.is_handed_over
 
     await eventually_async(over, f"run {run_id} to be over and handed over")
 

@@ -3,7 +3,6 @@
 The schemas are those of the package kubernetes-validate; nothing is asked of a cluster.
 """
 
-import os
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -81,13 +80,6 @@ def rendered(kubectl: str, installation: str) -> list[Document]:
     )
     assert done.returncode == 0, done.stderr
     return parse(done.stdout)
-
-
-def write_overlay(folder: Path, resource: str, component: str) -> None:
-    """As somebody would have it beside ours."""
-    there = os.path.relpath(KUBERNETES, folder)
-    wanted = {"resources": [f"{there}/{resource}"], "components": [f"{there}/{component}"]}
-    (folder / KUSTOMIZATION).write_text(yaml.safe_dump(wanted))
 
 
 def problems(document: Document, *, is_patch: bool = False) -> list[str]:

@@ -34,6 +34,7 @@ SECRETS = {
     "OBJECTS_SECRET": "digits",
     "SCHEDULER_TOKEN": DEPLOYING,
     "SCHEDULER_READ_TOKEN": READING,
+    "OPERATOR_TOKEN": "for crawlctl",
 }
 PROGRAMS = Path(sys.executable).parent
 OURS = {"upgrade", "scheduler", "dispatcher", "watcher", "worker", "api", "triggers"}
@@ -142,6 +143,14 @@ def test_only_those_that_deploy_have_the_token_for_it(services: dict[str, Any]) 
     deploying = dict.fromkeys(("scheduler", "dispatcher", "worker"), DEPLOYING)
     assert tokens == deploying | dict.fromkeys(("watcher", "upgrade", "triggers")) | {"api": READING}
     assert services["scheduler"]["environment"]["CRAWLER_SCHEDULER__READ_TOKEN"] == READING
+
+
+def test_crawlctl_in_the_container_of_the_worker_has_the_api_and_its_token(services: dict[str, Any]) -> None:
+    """`docker compose exec worker crawlctl list`; both are in one network."""
+    worker, api = (services[name]["environment"] for name in ("worker", "api"))
+    assert worker["CRAWLER_REMOTE__URL"] == api["CRAWLER_API__URL"].replace("0.0.0.0", "127.0.0.1")
+    holders = {name for name in OURS if SECRETS["OPERATOR_TOKEN"] in services[name]["environment"].values()}
+    assert (holders, worker["CRAWLER_REMOTE__TOKEN"]) == ({"worker", "api"}, api["CRAWLER_API__OPERATOR_TOKEN"])
 
 
 def test_one_probe_asks_the_ports_that_the_processes_have(services: dict[str, Any]) -> None:

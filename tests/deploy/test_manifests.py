@@ -27,10 +27,9 @@ from tests.pod_shapes import SHAPED
 from workers.flows import END_SECONDS
 
 HOME, CRAWLS = Folder(KUBERNETES / "base" / "home"), Folder(KUBERNETES / "base" / "crawls")
-API = Folder(KUBERNETES / "components" / "api")
 FLOWS = Folder(KUBERNETES / "components" / "flows")
 TRIGGERS = Folder(KUBERNETES / "components" / "triggers")
-PARTS = {"worker": "actor", "dispatcher": "actor", "watcher": "observer", "scheduler": "actor"}
+PARTS = {"worker": "actor", "dispatcher": "actor", "watcher": "observer", "scheduler": "actor", "api": "observer"}
 MYSQL_TAKES = 151  # its default of max_connections
 ACTS = {"create", "delete"}
 
@@ -153,7 +152,7 @@ def test_every_part_has_probes_a_budget_and_its_account(part: str) -> None:
     assert paths == ["/healthz", "/healthz", "/readyz"]
     ports = {port["name"]: port["containerPort"] for port in container["ports"]}
     assert container["livenessProbe"]["httpGet"]["port"] in ports
-    if part != "scheduler":
+    if part not in ("scheduler", "api"):
         assert ports["health"] == int(HOME.literals["CRAWLER_HEALTH__PORT"])
     assert (pod["serviceAccountName"], pod["automountServiceAccountToken"]) == (PARTS[part], True)
     budget = by_name("PodDisruptionBudget", part)["spec"]
@@ -162,8 +161,14 @@ def test_every_part_has_probes_a_budget_and_its_account(part: str) -> None:
 
 
 def test_only_who_needs_a_secret_gets_it() -> None:
-    needs = {"worker": {"DATABASE", "SCHEDULER"}, "dispatcher": {"DATABASE", "SCHEDULER"}, "watcher": {"DATABASE"}}
-    for part, expected in {**needs, "scheduler": {"SCHEDULER"}}.items():
+    needs = {
+        "worker": {"DATABASE", "SCHEDULER", "API"},
+        "dispatcher": {"DATABASE", "SCHEDULER"},
+        "watcher": {"DATABASE"},
+        "scheduler": {"SCHEDULER"},
+        "api": {"DATABASE", "SCHEDULER", "API"},
+    }
+    for part, expected in needs.items():
         (container,) = by_name("Deployment", part)["spec"]["template"]["spec"]["containers"]
         assert "secretKeyRef" not in str(container["env"]), "secrets come from files"
         keys = mounted_secrets(by_name("Deployment", part)["spec"]["template"]["spec"]).values()
@@ -263,21 +268,29 @@ def test_only_those_that_deploy_have_the_token_for_it() -> None:
 
 
 def test_the_api_looks_at_jobs_and_keeps_nothing() -> None:
-    documents = {(each["kind"], each["metadata"]["name"]): each for each in API.manifests}
-    assert {each["metadata"]["namespace"] for each in API.manifests} == {HOME.kustomization["namespace"]}
-    pod = documents["Deployment", "api"]["spec"]["template"]["spec"]
+    pod = by_name("Deployment", "api")["spec"]["template"]["spec"]
     (container,) = pod["containers"]
     port = container["ports"][0]["containerPort"]
     set_here = {each["name"]: each.get("value") for each in container["env"]}
     assert urlsplit(set_here["CRAWLER_API__URL"]).port == port == urlsplit(Settings().api.url).port
-    assert pod["serviceAccountName"] == "observer"
-    paths = [container[probe]["httpGet"]["path"] for probe in ("startupProbe", "livenessProbe", "readinessProbe")]
-    assert paths == ["/healthz", "/healthz", "/readyz"]
     assert {mount["name"] for mount in container["volumeMounts"] if not mount.get("readOnly")} == {"tmp"}
-    assert documents["Service", "api"]["spec"]["ports"][0]["port"] == port
-    assert documents["PodDisruptionBudget", "api"]["spec"]["selector"]["matchLabels"] == {
-        "app.kubernetes.io/name": "api"
-    }
+    assert by_name("Service", "api")["spec"]["ports"][0]["port"] == port
+
+
+def test_crawlctl_in_the_container_of_the_worker_has_the_api_and_its_token() -> None:
+    """`kubectl exec deployment/worker -- crawlctl list`."""
+    worker, api = (by_name("Deployment", part)["spec"]["template"]["spec"] for part in ("worker", "api"))
+    values = {each["name"]: each.get("value") for each in worker["containers"][0]["env"]}
+    service = by_name("Service", "api")
+    port = service["spec"]["ports"][0]["port"]
+    assert values["CRAWLER_REMOTE__URL"] == f"http://{service['metadata']['name']}:{port}"
+    key = mounted_secrets(worker)["CRAWLER_REMOTE__TOKEN"]
+    assert key == mounted_secrets(api)["CRAWLER_API__OPERATOR_TOKEN"] == "CRAWLER_API__OPERATOR_TOKEN"
+    (way,) = by_name("NetworkPolicy", "worker-to-api")["spec"]["egress"]
+    (door,) = by_name("NetworkPolicy", "api")["spec"]["ingress"]
+    assert way["to"] == [{"podSelector": {"matchLabels": {"app.kubernetes.io/name": "api"}}}]
+    assert {"podSelector": {"matchLabels": {"app.kubernetes.io/name": "worker"}}} in door["from"]
+    assert way["ports"] == door["ports"] == [{"port": port}]
 
 
 def test_a_host_of_steps_has_no_account_of_ours() -> None:
@@ -362,16 +375,10 @@ def environment_of(documents: list[Document], part: str) -> dict[str, str]:
     return variables
 
 
-def of_an_overlay(folder: Path, resource: str, component: str) -> list[Document]:
-    manifests.write_overlay(folder, resource, component)
-    return manifests.rendered("kubectl", str(folder))
-
-
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="no kubectl here; `make test-cluster` brings its own")
-def test_who_has_a_volume_of_one_node_is_one_and_beside_the_others(tmp_path: Path) -> None:
+def test_who_has_a_volume_of_one_node_is_one_and_beside_the_others() -> None:
     """Else a pod on another node waits for the volume for ever; after an upgrade that may be the worker's."""
-    documents = of_an_overlay(tmp_path, "overlays/small", "components/api-beside-worker")
-    assert [problem for document in documents for problem in problems(document)] == []
+    documents = manifests.rendered("kubectl", "overlays/small")
     (volume,) = (each for each in documents if each["kind"] == "PersistentVolumeClaim")
     assert volume["spec"]["accessModes"] == ["ReadWriteOnce"]
     have_it = {name: pod for name, pod in manifests.pods(documents) if "persistentVolumeClaim" in str(pod["volumes"])}
@@ -389,22 +396,6 @@ def test_who_has_a_volume_of_one_node_is_one_and_beside_the_others(tmp_path: Pat
 def affinity_of(pod: Document) -> Document:
     found: Document = pod["affinity"]["podAffinity"]
     return found
-
-
-def test_the_howto_adds_to_the_small_overlay_what_fits_it() -> None:
-    page = (KUBERNETES.parents[1] / "docs" / "howto" / "run-on-kubernetes.md").read_text()
-    assert "  - ../deploy/kubernetes/overlays/small\n" in page
-    assert "components:\n  - ../deploy/kubernetes/components/api-beside-worker\n" in page
-
-
-@pytest.mark.skipif(shutil.which("kubectl") is None, reason="no kubectl here; `make test-cluster` brings its own")
-def test_an_overlay_may_want_the_api(tmp_path: Path) -> None:
-    documents = of_an_overlay(tmp_path, "base", "components/api")
-    assert [problem for document in documents for problem in problems(document)] == []
-    check_pods(documents, parts=len(PARTS) + 1)
-    api = dict(manifests.pods(documents))["Deployment api"]["containers"][0]
-    (named,) = (source["configMapRef"]["name"] for source in api["envFrom"] if "configMapRef" in source)
-    assert named in {document["metadata"]["name"] for document in documents if document["kind"] == "ConfigMap"}
 
 
 def test_the_trigger_process_has_a_token_and_no_other_secret() -> None:
@@ -435,7 +426,7 @@ def test_the_howto_has_an_overlay_with_triggers(tmp_path: Path) -> None:
     (tmp_path / "installation" / "events.toml").write_text("# ours")
     documents = manifests.rendered("kubectl", str(tmp_path / "installation"))
     assert [problem for document in documents for problem in problems(document)] == []
-    check_pods(documents, parts=len(PARTS) + 2)
+    check_pods(documents, parts=len(PARTS) + 1)
     pods = dict(manifests.pods(documents))
     api, triggers = (pods[f"Deployment {part}"] for part in ("api", "triggers"))
     (volume,) = (entry for entry in api["volumes"] if entry["name"] == "mapping")
@@ -491,12 +482,10 @@ def test_jobs_of_the_limits_fit_the_quota() -> None:
 
 
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="no kubectl here; `make test-cluster` brings its own")
-@pytest.mark.parametrize(
-    ("overlay", "component"), [("overlays/small", "components/api-beside-worker"), ("overlays/large", "components/api")]
-)
-def test_the_database_takes_the_connections_of_all(overlay: str, component: str, tmp_path: Path) -> None:
-    """Also in the midst of a rollout of them all, with a job that makes the schema and a few `crawlctl`."""
-    documents = of_an_overlay(tmp_path, overlay, component)
+@pytest.mark.parametrize("overlay", ["overlays/small", "overlays/large"])
+def test_the_database_takes_the_connections_of_all(overlay: str) -> None:
+    """Also in the midst of a rollout of them all, with a job that makes the schema and a few direct `crawlctl`."""
+    documents = manifests.rendered("kubectl", overlay)
     told = next(each["data"] for each in documents if each["metadata"]["name"].startswith("settings-"))
     most = int(told.get("CRAWLER_DATABASE__POOL_SIZE", Settings().database.pool_size))
     processes = sum(

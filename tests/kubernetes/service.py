@@ -21,7 +21,6 @@ from crawler_lifecycle.contract.requests import RunRequest, StopRequest
 from crawler_lifecycle.contract.states import IN_CLUSTER, RunStatus, TaskStatus
 from crawler_lifecycle.control.control import Control
 from crawler_lifecycle.control.installation import Installation
-from crawler_lifecycle.control.reading import is_handed_over
 from crawler_lifecycle.control.runs import Started
 from crawler_lifecycle.ports import Nudge
 from crawler_lifecycle.services.embedded.addresses import free_ports
@@ -163,7 +162,7 @@ class Service:
             if not self.summary(run).status.is_over:  # all the tasks of a large run are much to read
                 return None
             details = self.details(run)
-            return details if is_handed_over(details) else None
+            return details if details.is_handed_over else None
 
         details: RunDetails = await eventually(over, patience=patience, seen=partial(self.seen, run))
         return details

@@ -20,7 +20,7 @@ from tests.kubernetes import fates
 from tests.kubernetes.bed import Bed
 from tests.kubernetes.client import until
 
-PARTS = ("scheduler", "worker", "dispatcher", "watcher")
+PARTS = ("scheduler", "worker", "dispatcher", "watcher", "api")
 END_SECONDS = 60
 
 
@@ -76,6 +76,11 @@ class StandIn:
         ours["CRAWLER_HEALTH__PORT"] = str(self._health_port(part))
         ours["CRAWLER_METRICS__PORT"] = "0"
         ours["TEMPORAL_ADDRESS"] = self.temporal
+        api_url = f"http://127.0.0.1:{self._health_port('api')}"
+        if part == "worker":
+            ours["CRAWLER_REMOTE__URL"] = api_url
+        if part == "api":
+            ours["CRAWLER_API__URL"], ours["CRAWLER_API__TOKENS"] = api_url, str(self.folder / "no-tokens.json")
         if part == "scheduler":
             ours["CRAWLER_SCHEDULER__CATALOGUE"] = str(self._catalogue())
         others = {name: value for name, value in os.environ.items() if not name.startswith(("CRAWLER_", "TEMPORAL_"))}

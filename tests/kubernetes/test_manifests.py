@@ -23,7 +23,7 @@ from tests.schedulers import a_request
 pytestmark = pytest.mark.timeout(300)
 HOME, CRAWLS, SECOND = "crawler-lifecycle", "crawls", "crawler-second"
 OURS = "deployments,cronjobs,jobs,services,configmaps,persistentvolumeclaims,poddisruptionbudgets,networkpolicies"
-PARTS = ("dispatcher", "scheduler", "watcher", "worker")
+PARTS = ("api", "dispatcher", "scheduler", "watcher", "worker")
 
 
 @pytest.fixture(scope="module")
@@ -72,17 +72,12 @@ def test_every_part_gets_its_pods(kubectl: Kubectl, namespace: str) -> None:
 
 
 @pytest.mark.usefixtures("installed")
-def test_the_api_of_a_volume_of_one_node_and_the_next_worker_are_together(kubectl: Kubectl, tmp_path: Path) -> None:
-    manifests.write_overlay(tmp_path, "overlays/small", "components/api-beside-worker")
-    kubectl("apply", "--server-side", "--force-conflicts", "-k", str(tmp_path))
-    try:
-        kubectl("rollout", "status", "deployment/api", "-n", HOME, "--timeout=90s")
-        assert nodes_of(kubectl, "api") == nodes_of(kubectl, "worker")
-        kubectl("rollout", "restart", "deployment/worker", "-n", HOME)
-        kubectl("rollout", "status", "deployment/worker", "-n", HOME, "--timeout=90s")
-        assert nodes_of(kubectl, "worker") == nodes_of(kubectl, "api")
-    finally:
-        kubectl("delete", "deployment/api", "pdb/api", "service/api", "-n", HOME)
+def test_the_api_of_a_volume_of_one_node_and_the_next_worker_are_together(kubectl: Kubectl) -> None:
+    kubectl("rollout", "status", "deployment/api", "-n", HOME, "--timeout=90s")
+    assert nodes_of(kubectl, "api") == nodes_of(kubectl, "worker")
+    kubectl("rollout", "restart", "deployment/worker", "-n", HOME)
+    kubectl("rollout", "status", "deployment/worker", "-n", HOME, "--timeout=90s")
+    assert nodes_of(kubectl, "worker") == nodes_of(kubectl, "api")
 
 
 def nodes_of(kubectl: Kubectl, part: str) -> list[str]:

@@ -30,7 +30,6 @@ from crawler_lifecycle.contract.records import RunDetails
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest
 from crawler_lifecycle.contract.states import ExportState, RunStatus, TaskStatus
 from crawler_lifecycle.control.control import Control
-from crawler_lifecycle.control.reading import is_handed_over
 from crawler_lifecycle.control.runs import Started
 from crawler_lifecycle.domain.looks import JobKey
 from crawler_lifecycle.domain.naming import RUN_WORKFLOW
@@ -155,7 +154,7 @@ class Site:
     async def until_over(self, run: Started, patience: float = PATIENCE) -> RunDetails:
         def over() -> RunDetails | None:
             details = self.details(run)
-            return details if details.run.status.is_over and is_handed_over(details) else None
+            return details if details.run.status.is_over and details.is_handed_over else None
 
         found: RunDetails = await eventually(over, patience=patience)
         return found

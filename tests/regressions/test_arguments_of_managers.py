@@ -12,9 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
-from crawler_lifecycle.cli.program import main
 from crawler_lifecycle.contract.managers.turns import Begun
 from crawler_lifecycle.managers import CrawlManager, GeneratorCrawlManager
 from crawler_lifecycle.managers.arguments import BadArguments, without_flow_id
@@ -45,12 +43,11 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @pytest.fixture
-def upgraded(state: Path, monkeypatch: pytest.MonkeyPatch) -> Crawlctl:
+def upgraded(state_url: str, typed: Crawlctl, monkeypatch: pytest.MonkeyPatch) -> Crawlctl:
     """`crawlctl` without `--state`, which would be an argument behind `--`."""
     monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:1")
-    monkeypatch.setenv("CRAWLER_STATE", str(state))
-    assert CliRunner().invoke(main, ["db", "upgrade"]).exit_code == 0
-    return lambda *words: CliRunner().invoke(main, words)
+    assert state_url
+    return typed
 
 
 @contextmanager

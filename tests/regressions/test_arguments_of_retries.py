@@ -28,15 +28,22 @@ def test_the_timeline_has_old_and_new_arguments_and_their_author(stored: SqlStor
     flow.cancel()
     changed = ("--arg", "size=3", "--arg", "day=monday", "--arg", "name=x", "--actor", "ann")
     assert crawlctl("flow", "retry", "w", "load", *changed).exit_code == 0
-    assert last_line(crawlctl) == 'retried by ann: 1 job; arguments of load: size 1 -> 3, day unset -> "monday"'
+    assert (
+        last_line(crawlctl)
+        == 'retried by ann (token embedded): 1 job; arguments of load: size 1 -> 3, day unset -> "monday"'
+    )
     flow.cancel()
     assert crawlctl("flow", "retry", "w", "load", "--arg", "size=4", "--actor", "ben").exit_code == 0
-    assert last_line(crawlctl) == "retried by ben: 1 job; arguments of load: size 3 -> 4", "the last retry's value"
+    assert last_line(crawlctl) == "retried by ben (token embedded): 1 job; arguments of load: size 3 -> 4", (
+        "the last retry's value"
+    )
     assert crawlctl("flow", "retry", "w", "shop", "--arg", "lang=fr", "--actor", "ben").exit_code == 0
-    assert last_line(crawlctl) == 'retried by ben: 1 job; arguments of shop: lang "de" -> "fr"'
+    assert last_line(crawlctl) == 'retried by ben (token embedded): 1 job; arguments of shop: lang "de" -> "fr"'
     flow.cancel()
     assert crawlctl("flow", "retry", "w", "--actor", "ben").exit_code == 0
-    assert last_line(crawlctl) == "retried by ben: 3 jobs", "a retry without arguments says nothing about arguments"
+    assert last_line(crawlctl) == "retried by ben (token embedded): 3 jobs", (
+        "a retry without arguments says nothing about arguments"
+    )
 
 
 def test_a_job_that_is_left_out_has_no_changes(stored: SqlStore, crawlctl: Crawlctl) -> None:
@@ -44,7 +51,7 @@ def test_a_job_that_is_left_out_has_no_changes(stored: SqlStore, crawlctl: Crawl
     stored.flow_doors.push(PushFlow(definition=workflow.definition()))
     Hand(stored, "w", stored.flow_records.uid_of("w")).cancel("load")
     assert crawlctl("flow", "retry", "w", "load", "other", "--arg", "size=3", "--actor", "ann").exit_code == 6
-    assert last_line(crawlctl) == "retried by ann: 1 job; arguments of load: size 1 -> 3"
+    assert last_line(crawlctl) == "retried by ann (token embedded): 1 job; arguments of load: size 1 -> 3"
 
 
 def test_changes_are_shortened() -> None:

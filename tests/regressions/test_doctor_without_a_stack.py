@@ -94,7 +94,7 @@ def test_an_outage_of_temporal_alone_is_told_once(
 
 def test_errors_of_commands_name_the_state_folder(crawlctl: Crawlctl, state: Path) -> None:
     assert f"start the stack with `crawlctl up --state {state}`, or run `crawlctl db upgrade --state {state}`" in (
-        crawlctl("list").output
+        crawlctl("stop", "1", "--direct").output
     )
 
 

@@ -11,9 +11,9 @@ import pytest
 from crawler_lifecycle.adapters.sql.schema import metadata
 from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.audits import AuditPart, AuditRef, AuditStep, FindingKind
-from crawler_lifecycle.contract.notices import ExportEvent, ExportKind
+from crawler_lifecycle.contract.notices import ExportEvent
 from crawler_lifecycle.contract.requests import StopRequest
-from crawler_lifecycle.contract.states import ExportState, RunStatus
+from crawler_lifecycle.contract.states import ExportKind, ExportState, RunStatus
 from crawler_lifecycle.contract.steps.run import CloseRun, ExportedEnd, ExportsOwed, RunPlan
 from crawler_lifecycle.contract.steps.stopping import LogCancellation
 from crawler_lifecycle.contract.steps.supervision import TakeOver

@@ -24,7 +24,7 @@ def test_an_argument_is_removed(stored: SqlStore, crawlctl: Crawlctl) -> None:
     assert "'greet' has no argument 'nothing'; it has 'name', 'nmae'" in refused.stderr
     assert crawlctl("flow", "retry", "w", "greet", "--no-arg", "nmae", "--actor", "ann").exit_code == 0
     line = crawlctl("flow", "show", "w").stdout.splitlines()[-1]
-    assert line.endswith("retried by ann: 1 job; arguments of greet: nmae 3 -> unset")
+    assert line.endswith("retried by ann (token embedded): 1 job; arguments of greet: nmae 3 -> unset")
 
 
 def test_a_play_goes_on_without_the_argument() -> None:

@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from crawler_lifecycle.cli.program import main
+from tests.commands import Crawlctl
 
 FILE = """
 from crawler_lifecycle.managers import CrawlManager
@@ -54,9 +55,9 @@ def test_options_of_runs_beside_a_manager(file: Path) -> None:
     )
 
 
-def test_attempts_are_no_csv(file: Path) -> None:
-    assert CliRunner().invoke(main, ["db", "upgrade"]).exit_code == 0
-    assert CliRunner().invoke(main, ["flow", "start", str(file), "--id", "w", "--", "one", "shop"]).exit_code == 0
-    assert refusal("flow", "jobs", "w/one", "--csv", "--attempts").startswith(
-        "Error: attempts are listed without --csv "
-    )
+@pytest.mark.usefixtures("state_url")
+def test_attempts_are_no_csv(file: Path, typed: Crawlctl, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:1")
+    assert typed("flow", "start", str(file), "--id", "w", "--", "one", "shop").exit_code == 0
+    refused = typed("flow", "jobs", "w/one", "--csv", "--attempts")
+    assert (refused.exit_code, refused.stderr.startswith("Error: attempts are listed without --csv ")) == (2, True)

@@ -1,7 +1,6 @@
 """A crawl's output went to the terminal as it was: it could clear the screen, set the title, or type an answer."""
 
 import json
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -9,11 +8,13 @@ from click.testing import CliRunner
 
 from crawler_lifecycle.cli.common import plain
 from crawler_lifecycle.cli.program import main
+from crawler_lifecycle.client.http.runs import ApiRuns
 from crawler_lifecycle.contract.records import RunDetails, RunRecord, RunSummary
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus
 from crawler_lifecycle.control.context import ControlContext
 from crawler_lifecycle.control.reading import RunReader
 from crawler_lifecycle.ports import LogChunk
+from tests.commands import Crawlctl
 
 STEERING = "a\x1b]0;title\x07b\x9b2J\x7f\x00\x08c\té"
 SHOWN = (
@@ -21,6 +22,12 @@ SHOWN = (
     + 3 * "\N{REPLACEMENT CHARACTER}"
     + "c\té"
 )
+
+
+@pytest.fixture(autouse=True)
+def _api(run: RunRecord, crawlctl: Crawlctl) -> None:
+    """With the first command, there is an API."""
+    assert crawlctl("show", str(run.run_id)).exit_code == 0
 
 
 def output(state: Path, *words: str) -> str:
@@ -39,7 +46,7 @@ def test_only_tabs_and_ends_of_lines_are_left() -> None:
 
 def test_logs(state: Path, run: RunRecord, monkeypatch: pytest.MonkeyPatch) -> None:
     chunks = {0: LogChunk(f"{STEERING}\n", 30, ended=True)}
-    monkeypatch.setattr(RunReader, "log", lambda *asked: chunks.get(asked[3], LogChunk("", 30, ended=True)))
+    monkeypatch.setattr(RunReader, "task_log", lambda *asked: chunks.get(asked[3], LogChunk("", 30, ended=True)))
     assert output(state, "logs", str(run.run_id), "--task", "0") == f"{SHOWN}\n"
     assert json.loads(output(state, "logs", str(run.run_id), "--task", "0", "--json"))["line"] == STEERING
     assert f" | {SHOWN}\n" in output(state, "logs", str(run.run_id))
@@ -50,7 +57,7 @@ def test_characters_that_turn_a_line_around_are_shown_as_codes(
     state: Path, run: RunRecord, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
     chunks = {0: LogChunk(f"paid {chr(code)}exe.txt\n", 20, ended=True)}
-    monkeypatch.setattr(RunReader, "log", lambda *asked: chunks.get(asked[3], LogChunk("", 20, ended=True)))
+    monkeypatch.setattr(RunReader, "task_log", lambda *asked: chunks.get(asked[3], LogChunk("", 20, ended=True)))
     assert output(state, "logs", str(run.run_id), "--task", "0") == f"paid [U+{code:04X}]exe.txt\n"
 
 
@@ -59,7 +66,7 @@ STEERS = ("\x1b]", "\x07", "\x9b", "\x7f", "\x00", "\x08")
 
 def test_list(state: Path, run: RunRecord, monkeypatch: pytest.MonkeyPatch) -> None:
     listed = RunSummary.model_validate(run.model_dump()).model_copy(update={"crawler": STEERING, "outcome": STEERING})
-    monkeypatch.setattr(RunReader, "list", lambda *_, **__: [listed])
+    monkeypatch.setattr(RunReader, "select", lambda *_, **__: [listed])
     told = output(state, "list")
     assert told.count(SHOWN) == 2
     assert not any(steering in told for steering in STEERS)
@@ -71,11 +78,7 @@ def test_progress(state: Path, run: RunRecord, monkeypatch: pytest.MonkeyPatch) 
     over = {"status": RunStatus.COMPLETED, "reason": STEERING}
     seen = [details.model_copy(update={"run": details.run.model_copy(update=each)}) for each in (waits, waits | over)]
 
-    async def watch(*_: object) -> AsyncIterator[RunDetails]:
-        for each in seen:
-            yield each
-
-    monkeypatch.setattr(RunReader, "watch", watch)
+    monkeypatch.setattr(ApiRuns, "watch", lambda *_: iter(seen))
     told = output(state, "watch", str(run.run_id))
     assert f"image_pull: one {SHOWN}" in told
     assert told.count(SHOWN) == 3

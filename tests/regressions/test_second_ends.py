@@ -7,7 +7,6 @@ from crawler_lifecycle.contract.states import ExportState
 from crawler_lifecycle.contract.steps.run import CloseRun, ExportedEnd
 from crawler_lifecycle.contract.steps.stopping import LogCancellation
 from crawler_lifecycle.contract.steps.supervision import TakeOver
-from crawler_lifecycle.control.reading import is_handed_over
 from tests.house import House
 
 
@@ -27,7 +26,7 @@ def test_the_exports_of_an_earlier_end_do_not_count(house: House) -> None:
     assert house.details(plan).run.export_state is ExportState.PENDING
     house.do(house.exports.export_supporting_files, ExportedEnd(run=run))
     assert house.details(plan).run.export_state is ExportState.DONE
-    assert is_handed_over(house.details(plan))
+    assert house.details(plan).is_handed_over
 
     again = TakeOver(run_id=run.run_id, crawler="books", reopen=True,
                      workflow_id=house.details(plan).run.workflow_id, temporal_run_id="second")  # fmt: skip
@@ -37,7 +36,7 @@ def test_the_exports_of_an_earlier_end_do_not_count(house: House) -> None:
     end()
     house.do(house.exports.initiate_export_signal, ExportedEnd(run=run, end=taken.plan.end))
     assert house.details(plan).run.export_state is ExportState.PENDING
-    assert not is_handed_over(house.details(plan))
+    assert not house.details(plan).is_handed_over
     house.do(house.exports.export_supporting_files, ExportedEnd(run=run, end=taken.plan.end))
-    assert is_handed_over(house.details(plan))
+    assert house.details(plan).is_handed_over
     assert len({export.event_id for export in house.details(plan).exports}) == 4

@@ -89,8 +89,8 @@ async def stopped_twice(
     crawlctl: Crawlctl, run: RunRecord, handle: WorkflowHandle[Any, Any]
 ) -> tuple[Result, Result, list[StopRequest]]:
     """Stop the run in order and by force. Return both outputs and the stops that its workflow has."""
-    plain = await asyncio.to_thread(crawlctl, "stop", str(run.run_id), "--actor", "ann")
-    forced = await asyncio.to_thread(crawlctl, "stop", str(run.run_id), "--force", "--json")
+    plain = await asyncio.to_thread(crawlctl, "stop", str(run.run_id), "--direct", "--actor", "ann")
+    forced = await asyncio.to_thread(crawlctl, "stop", str(run.run_id), "--direct", "--force", "--json")
     assert plain.exit_code == 0, plain.output
     assert plain.stdout.startswith(f"Stop requested for run {run.run_id}: the request is not stored yet (")
     return plain, forced, await stops_of(handle)
@@ -126,7 +126,7 @@ async def test_the_workflow_is_told_although_the_database_stays_locked(
 def test_without_a_workflow_a_locked_database_is_told(
     crawlctl: Crawlctl, run: RunRecord, locked: sqlite3.Connection, impatient: None, temporal: WorkflowEnvironment
 ) -> None:
-    result = crawlctl("stop", str(run.run_id))
+    result = crawlctl("stop", str(run.run_id), "--direct")
     assert (result.exit_code, result.stdout) == (4, "")
     assert "is locked by another process" in result.stderr
 
@@ -140,7 +140,7 @@ async def test_no_later_run_is_stopped_while_the_database_is_locked(
     temporal: WorkflowEnvironment,
 ) -> None:
     async with supervised(run, temporal) as later:
-        result = await asyncio.to_thread(crawlctl, "stop", str(run.run_id), "--force")
+        result = await asyncio.to_thread(crawlctl, "stop", str(run.run_id), "--direct", "--force")
         assert await stops_of(later) == []
     assert (result.exit_code, result.stdout) == (6, "")
 
@@ -158,7 +158,9 @@ async def test_a_write_that_waits_delays_no_signal(
 ) -> None:
     """The line in the timeline is the same line, whether the command or the workflow writes the line first."""
     async with supervised(run, temporal) as handle:
-        stopping = asyncio.create_task(asyncio.to_thread(crawlctl, "stop", str(run.run_id), "--actor", "ann"))
+        stopping = asyncio.create_task(
+            asyncio.to_thread(crawlctl, "stop", str(run.run_id), "--direct", "--actor", "ann")
+        )
         [early] = await until_signalled(handle)
         assert not stopping.done(), "the command answers when the stop is on record"
         locked.execute("COMMIT")
@@ -183,7 +185,7 @@ async def test_a_run_that_ended_while_the_write_waited_is_told(
 ) -> None:
     """The workflow has carried the stop out, or the run had ended by itself before the workflow knew of the stop."""
     async with supervised(run, temporal) as handle:
-        stopping = asyncio.create_task(asyncio.to_thread(crawlctl, "stop", str(run.run_id)))
+        stopping = asyncio.create_task(asyncio.to_thread(crawlctl, "stop", str(run.run_id), "--direct"))
         await until_signalled(handle)
         locked.execute(f"UPDATE histories SET status = 'FAILED', intent = '{intent}', reason = 'stopped'")
         locked.execute("COMMIT")
@@ -196,7 +198,7 @@ def test_without_a_workflow_the_problem_of_the_database_is_told(
     crawlctl: Crawlctl, run: RunRecord, read_only: Path, temporal: WorkflowEnvironment
 ) -> None:
     """A run that nobody supervises is resumed to be stopped, and that takes the database."""
-    result = crawlctl("stop", str(run.run_id))
+    result = crawlctl("stop", str(run.run_id), "--direct")
     assert (result.exit_code, result.stdout) == (4, "")
     assert "readonly" in result.stderr
 
@@ -205,7 +207,7 @@ async def test_a_run_that_is_over_stops_no_later_run_under_its_workflow_id(
     crawlctl: Crawlctl, run: RunRecord, completed: None, read_only: Path, temporal: WorkflowEnvironment
 ) -> None:
     async with supervised(run, temporal) as later:
-        result = await asyncio.to_thread(crawlctl, "stop", str(run.run_id), "--force")
+        result = await asyncio.to_thread(crawlctl, "stop", str(run.run_id), "--direct", "--force")
         assert await stops_of(later) == []
     assert (result.exit_code, result.stdout) == (6, "")
     assert "there is nothing to stop" in result.stderr
@@ -218,7 +220,7 @@ async def test_a_wait_for_a_locked_database_is_told(
     with sqlite3.connect(state / "crawler.db", isolation_level=None) as other:
         other.execute("BEGIN IMMEDIATE")
         async with supervised(run, temporal):
-            stopping = asyncio.create_task(asyncio.to_thread(crawlctl, "stop", str(run.run_id)))
+            stopping = asyncio.create_task(asyncio.to_thread(crawlctl, "stop", str(run.run_id), "--direct"))
             await asyncio.wait([stopping], timeout=3)
             assert not stopping.done()
             other.execute("COMMIT")

@@ -16,7 +16,6 @@ import pytest_asyncio
 from crawler_lifecycle.contract.audits import AuditRequest, FindingKind
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest
 from crawler_lifecycle.contract.retries import Retries
-from crawler_lifecycle.control.reading import is_handed_over
 from crawler_lifecycle.control.runs import Started
 from tests.chaos.comparison import divergences, open_workflows
 from tests.chaos.ground import Ground, ground
@@ -150,7 +149,7 @@ async def _until_quiet(history: History) -> None:
         await command(history.ground.site, "audit", "--repair")
         control = history.ground.site.control
         details = [control.runs.show(run.run_id) for run in control.runs.list(limit=1000)]
-        runs = [run.run.run_id for run in details if not run.run.status.is_over or not is_handed_over(run)]
+        runs = [run.run.run_id for run in details if not run.run.status.is_over or not run.is_handed_over]
         workflows = await open_workflows(await control.engine.client())
         seen[0] = f"runs {runs} and workflows {workflows} are under way"
         return not runs and not workflows

@@ -59,18 +59,12 @@ def test_no_door_is_left_out() -> None:
     assert {path.rsplit("/", 1)[-1] for _, path in DOORS} >= {"details", "tasks", "logs", "stream", "stop", "archive"}
 
 
-@pytest.fixture(params=["on the database", "over the API"])
-def environment(request: pytest.FixtureRequest, database_url: str, tmp_path: Path) -> dict[str, str]:
-    if request.param == "on the database":
-        return {"CRAWLER_DATABASE__URL": database_url, "TEMPORAL_ADDRESS": "127.0.0.1:1"}
-    api: Api = request.getfixturevalue("api")
-    return {"CRAWLER_REMOTE__URL": api.url, "CRAWLER_REMOTE__TOKEN": api.token(*Scope)}
-
-
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
 def test_every_command_for_a_run_says_when_it_was_removed(
-    environment: dict[str, str], gone: RunRecord, tmp_path: Path, command: list[str]
+    api: Api, gone: RunRecord, tmp_path: Path, command: list[str]
 ) -> None:
+    environment = {"CRAWLER_REMOTE__URL": api.url, "CRAWLER_REMOTE__TOKEN": api.token(*Scope)}
+
     def crawlctl(*words: str) -> Result:
         return CliRunner(env={"CRAWLER_STATE": str(tmp_path / "state"), **environment}).invoke(main, words)
 

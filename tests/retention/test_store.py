@@ -23,8 +23,7 @@ from crawler_lifecycle.adapters.sql.schema import (
     task_histories,
 )
 from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.contract.notices import ExportKind
-from crawler_lifecycle.contract.states import ExportState, RunStatus
+from crawler_lifecycle.contract.states import ExportKind, ExportState, RunStatus
 from crawler_lifecycle.errors import NotFound, Removed, TemporaryError
 from crawler_lifecycle.ports import Cluster, Delivery
 from crawler_lifecycle.retention.model import Hold, Kind, PassReport

@@ -79,6 +79,19 @@ def test_a_manager_of_the_catalogue_starts_once_in_its_family(http: httpx.Client
     assert new["flow_id"] not in ("november/shops", "shops")
 
 
+def test_the_flow_of_a_manager_is_shown_before_a_start(http: httpx.Client) -> None:
+    body = {"manager": "shops", "family": "november", "arguments": ["--deep"]}
+    definition = done(http.post(f"{MANAGER}/definition", json=body))
+    work = definition["members"][0]["work"]
+    assert (definition["id"], work["function"], work["arguments"]) == (
+        "november/shops",
+        "m:Shops",
+        ["--own", "3", "--deep"],
+    )
+    assert done(http.get("/v1/flows"))["flows"] == []
+    problem(http.post(f"{MANAGER}/definition", json={"manager": "other"}), 422, "manager")
+
+
 def test_paths_and_classes_are_no_names(http: httpx.Client) -> None:
     for name in ("m:Shops", "../shops.py", "/etc/passwd"):
         assert "there is no crawl manager" in problem(http.post(MANAGER, json={"manager": name}), 422, "manager").detail

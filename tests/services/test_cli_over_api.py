@@ -1,10 +1,12 @@
-"""`crawlctl` over the HTTP API says the same as on the database: one set of assertions for both."""
+"""`crawlctl` with an API, and no other access to the installation."""
 
 import json
 import subprocess
 import sys
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
+from typing import cast
 
 import pytest
 from click.testing import CliRunner, Result
@@ -12,8 +14,10 @@ from click.testing import CliRunner, Result
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.cli.program import main
+from crawler_lifecycle.client.http import Api as Client
 from crawler_lifecycle.contract.managers.turns import Verdict
 from crawler_lifecycle.contract.states import RunStatus
+from crawler_lifecycle.errors import Conflict, NotFound
 from crawler_lifecycle.flows import Workflow, crawl
 from crawler_lifecycle.services.api.tokens import Scope
 from tests.apis import Api, served
@@ -43,21 +47,9 @@ def _empty_state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def over_api(api: Api) -> Cli:
+def crawlctl(api: Api) -> Cli:
     token = api.token(*Scope)
     return lambda *words: cli("--api", api.url, *words, CRAWLER_REMOTE__TOKEN=token)
-
-
-@pytest.fixture
-def on_database(database_url: str) -> Cli:
-    settings = {"CRAWLER_DATABASE__URL": database_url, "TEMPORAL_ADDRESS": "127.0.0.1:1"}
-    return lambda *words: cli(*words, **settings)
-
-
-@pytest.fixture(params=["on the database", "over the API"])
-def crawlctl(request: pytest.FixtureRequest) -> Cli:
-    fixture: Cli = request.getfixturevalue("over_api" if request.param == "over the API" else "on_database")
-    return fixture
 
 
 def answer(result: Result) -> object:
@@ -101,21 +93,6 @@ def test_show_and_watch_tell_all_of_a_run(crawlctl: Cli, database: Database, mak
     assert "task 0 (main)" in crawlctl("show", shown["run"]["run_uid"]).stdout
 
 
-def test_both_ways_print_the_same(over_api: Cli, on_database: Cli, database: Database, make_run: MakeRun) -> None:
-    run = str(end(database, make_run))
-    for words in (
-        ["list", "--json"],
-        ["show", run, "--json"],
-        ["limits"],
-        ["audit", "--json"],
-        ["installation"],
-        ["installation", "--json"],
-    ):
-        local, remote = on_database(*words), over_api(*words)
-        assert local.stdout == remote.stdout, words
-        assert "Traceback" not in remote.output
-
-
 def test_the_installation_alone_shows_its_state(crawlctl: Cli, make_run: MakeRun) -> None:
     """The command printed its help, and only the API and the page had the state."""
     make_run(2)
@@ -141,6 +118,30 @@ def test_limits_and_pauses(crawlctl: Cli) -> None:
     ]
     assert crawlctl("installation", "resume").exit_code == 0
     assert crawlctl("installation", "resume").exit_code == 3
+
+
+def test_the_record_names_the_actor_beside_the_token(crawlctl: Cli, tmp_path: Path) -> None:
+    """Over the API, most commands recorded the token alone."""
+    pause = ("installation", "pause", "--reason", "upgrade", "--actor", "ann", "--json")
+    records = answer(crawlctl(*pause))
+    assert isinstance(records, list)
+    assert records[0]["paused_by"] == "ann (token token-0)"
+    file = tmp_path / "flow.json"
+    file.write_text(Workflow("night", id="night").add("shop", crawl("books")).definition().model_dump_json())
+    assert crawlctl("flow", "push", str(file), "--actor", "ann").exit_code == 0
+    (pushed_flow,) = cast(list[dict[str, object]], answer(crawlctl("flow", "list", "--json")))
+    assert pushed_flow["created_by"] == "ann (token token-0)"
+
+
+def test_the_token_in_the_settings_needs_no_file(database_url: str, tmp_path: Path) -> None:
+    settings = {"CRAWLER_API__OPERATOR_TOKEN": "a-word-of-the-operator"}
+    with served(tmp_path, database_url, **settings) as api:
+        remote = {"CRAWLER_REMOTE__URL": api.url, "CRAWLER_REMOTE__TOKEN": "a-word-of-the-operator"}
+        assert cli("installation", "pause", "--reason", "x", **remote).exit_code == 0
+        wrong = cli("list", **remote | {"CRAWLER_REMOTE__TOKEN": "another"})
+        assert (wrong.exit_code, "does not know the token" in wrong.stderr) == (4, True)
+        with pytest.raises(Conflict):
+            api.tokens.make("operator", [Scope.READ])
 
 
 @pytest.mark.parametrize(
@@ -217,6 +218,27 @@ def test_flows_are_listed_and_explained(crawlctl: Cli, flow: str) -> None:
     assert answer(crawlctl("flow", "jobs", flow, "--attempts", "--json")) == {}
 
 
+def test_a_remote_list_reads_no_further_than_its_limit() -> None:
+    """All flows of the installation were read before the first one was shown."""
+    now = "2026-11-22T03:00:00Z"
+    times = {"created_at": now, "updated_at": now, "started_at": None, "stopped_at": None}
+    names = {"uid": "u3", "id": "f3", "name": None, "family": None, "created_by": None}
+    flow: dict[str, object] = {
+        **names,
+        **times,
+        "state": "executing",
+        "intent": "run",
+        "total": 1,
+        "counts": {},
+        "waits_for": [],
+    }
+    with scripted(Answer(200, {"flows": [flow], "next": "more"})) as server, Client(server.url, "t") as client:
+        assert [flow.id for flow in islice(client.flows.all(page_size=1, before="f4", search="odd"), 1)] == ["f3"]
+        (request,) = server.requests
+    assert "before=f4" in request.path
+    assert "search=odd" in request.path
+
+
 def test_the_ledger_of_a_manager_is_read_and_changed(crawlctl: Cli, database: Database) -> None:
     """Three items: the first failed, the second waits, the third runs."""
     flow = managed(database)
@@ -246,6 +268,32 @@ def test_the_ledger_of_a_manager_is_read_and_changed(crawlctl: Cli, database: Da
     assert listed("--status", "cancelled") == [2]
 
 
+def test_a_program_adds_items(api: Api, crawlctl: Cli, database: Database) -> None:
+    flow = managed(database)
+    flow.commit(item("a"))
+    with Client(api.url, api.token(Scope.OPERATE)) as client:
+        added = [client.flows.add_items(flow.id, "more", [{"spider": "shop", "page": "b"}]) for _ in range(2)]
+    assert [(effect.count, effect.changed) for effect in added] == [(1, True), (0, False)]
+    items = answer(crawlctl("flow", "jobs", flow.id, "--json"))
+    assert isinstance(items, list)
+    assert [row["number"] for row in items] == [1, 2]
+
+
+def test_many_jobs_are_read_in_parts(api: Api, database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A single address with all the paths would be too long."""
+    names = [f"shop-{number}" for number in range(5)]
+    workflow = Workflow("night", id="night")
+    for name in names:
+        workflow.add(name, crawl("books"))
+    pushed(database, workflow)
+    monkeypatch.setattr("crawler_lifecycle.client.http.flows.MOST_PATHS", 2)
+    with Client(api.url, api.token(Scope.READ, Scope.RESULTS)) as client:
+        assert [job.path for job in client.flows.jobs("night", [*names, "shop-0"])] == names
+        assert client.flows.results("night", names) == {}
+        with pytest.raises(NotFound):
+            list(client.flows.jobs("night", [*names, "other"]))
+
+
 def test_flows_are_changed(crawlctl: Cli, flow: str) -> None:
     """The requests are on record also without Temporal."""
     for words, effect in (
@@ -263,31 +311,19 @@ def test_flows_are_changed(crawlctl: Cli, flow: str) -> None:
     assert crawlctl("flow", "why", flow, "other").exit_code == 3
 
 
-def test_both_ways_print_the_same_of_flows(over_api: Cli, on_database: Cli, flow: str) -> None:
-    for words in (
-        ["list", "--json"],
-        ["jobs", flow, "--json"],
-        ["graph", flow],
-        ["why", flow, "release", "--json"],
-        ["why", flow],
-    ):
-        assert over_api("flow", *words).stdout == on_database("flow", *words).stdout, words
-
-
-def test_a_flow_is_pushed_over_the_api(over_api: Cli, on_database: Cli, tmp_path: Path) -> None:
+def test_a_flow_is_pushed_over_the_api(crawlctl: Cli, tmp_path: Path) -> None:
     file = tmp_path / "flow.json"
     file.write_text(Workflow("night", id="night").add("shop", crawl("books")).definition().model_dump_json())
-    result = over_api("flow", "push", str(file))
+    result = crawlctl("flow", "push", str(file))
     assert (result.exit_code, "made with 1 job" in result.stdout) == (0, True), result.output
-    assert "night" in on_database("flow", "list").stdout
-    prune = over_api("prune")
-    assert (prune.exit_code, "no equivalent for `prune`" in prune.stderr) == (2, True)
+    assert "night" in crawlctl("flow", "list").stdout
+    prune = crawlctl("prune")
+    assert (prune.exit_code, "`prune` works on the installation itself" in prune.stderr) == (2, True)
 
 
 def test_crawlers_are_listed_with_hidden_values(database_url: str, tmp_path: Path) -> None:
     with scheduler_served(SmallCluster(), a_catalogue(tmp_path)) as url:
         scheduler = {"CRAWLER_SCHEDULER__URL": url, "CRAWLER_SCHEDULER__TOKEN": TOKEN}
-        local = cli("crawlers", "--json", CRAWLER_DATABASE__URL=database_url, **scheduler)
         with served(tmp_path, database_url, **scheduler) as api:
             remote = cli("--api", api.url, "crawlers", "--json", CRAWLER_REMOTE__TOKEN=api.token(Scope.READ))
             file = tmp_path / "flow.json"
@@ -298,10 +334,9 @@ def test_crawlers_are_listed_with_hidden_values(database_url: str, tmp_path: Pat
             pushed = cli("--api", api.url, *push, CRAWLER_REMOTE__TOKEN=api.token(Scope.READ, Scope.OPERATE))
     assert (checked.exit_code, json.loads(checked.stdout)["missing_crawlers"]) == (2, ["absent"])
     assert (pushed.exit_code, "the catalogue has no crawler 'absent'" in pushed.stderr) == (2, True)
-    entries = answer(local)
+    entries = answer(remote)
     assert isinstance(entries, list)
-    assert answer(remote) == [entry for entry in entries if entry["name"] != ".."], "no address has this name"
-    assert entries
+    assert ".." in [entry["name"] for entry in entries], "no address has this name"
 
 
 def test_options_are_named_where_the_api_refuses_them() -> None:
@@ -320,30 +355,68 @@ def test_options_are_named_where_the_api_refuses_them() -> None:
         (["token", "create", "x"], "token"),
         (["db", "upgrade"], "db"),
         (["accept-namespace"], "accept-namespace"),
+        (["prune"], "prune"),
         (["flow", "run", __file__], "flow run"),
     ],
     ids=str,
 )
-def test_a_command_that_the_api_lacks_says_so_in_a_line(over_api: Cli, words: list[str], shown: str) -> None:
-    result = over_api(*words)
+def test_a_command_on_the_installation_itself_refuses_an_api(crawlctl: Cli, words: list[str], shown: str) -> None:
+    result = crawlctl(*words)
     assert (result.exit_code, result.stdout) == (2, "")
     (line,) = result.stderr.splitlines()
-    assert f"the API has no equivalent for `{shown}`" in line
+    assert f"`{shown}` works on the installation itself: call it without --api" in line
 
 
-def test_a_command_that_the_api_lacks_names_the_variable(api: Api) -> None:
-    result = cli("doctor", CRAWLER_REMOTE__URL=api.url, CRAWLER_REMOTE__TOKEN=api.token())
-    assert result.exit_code == 2
-    assert "CRAWLER_REMOTE__URL: the API has no equivalent for `doctor`" in " ".join(result.stderr.split())
+def test_a_command_on_the_installation_itself_works_beside_the_variables_of_an_api(
+    database_url: str, tmp_path: Path
+) -> None:
+    """In the container of a worker, the environment has the settings of both."""
+    remote = {"CRAWLER_REMOTE__URL": "http://127.0.0.1:1", "CRAWLER_REMOTE__TOKEN": "t"}
+    settings = {"CRAWLER_DATABASE__URL": database_url, "TEMPORAL_ADDRESS": "127.0.0.1:1"}
+    doctor = cli("doctor", **remote, **settings)
+    assert (doctor.exit_code, "ok    database" in doctor.stdout) == (4, True), doctor.output
+    prune = cli("prune", "--dry-run", **remote, **settings)
+    assert (prune.exit_code, prune.stdout) == (0, "nothing would be removed\n")
 
 
-def test_the_environment_chooses_the_api_and_a_state_folder_the_database(api: Api, tmp_path: Path) -> None:
+def test_the_environment_chooses_the_api_and_a_state_folder_its_own_stack(api: Api, tmp_path: Path) -> None:
     settings = {"CRAWLER_REMOTE__URL": api.url, "CRAWLER_REMOTE__TOKEN": api.token(Scope.READ)}
     assert "No runs." in cli("list", **settings).stdout
     local = cli("list", "--state", str(tmp_path / "empty"), **settings)
-    assert (local.exit_code, "crawlctl db upgrade" in local.stderr) == (4, True)
+    assert (local.exit_code, "no HTTP API is known" in local.stderr) == (4, True)
     both = cli("--api", api.url, "list", "--state", str(tmp_path), **settings)
     assert (both.exit_code, "exclude each other" in both.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("words", [["list"], ["stop", "7"], ["flow", "watch", "night"]], ids=str)
+def test_without_an_api_a_line_names_the_setting_and_the_commands_that_need_none(words: list[str]) -> None:
+    unknown = cli(*words)
+    away = cli(*words, CRAWLER_REMOTE__URL="http://127.0.0.1:1", CRAWLER_REMOTE__TOKEN="t")
+    for result, beginning in (
+        (unknown, "no HTTP API is known"),
+        (away, "the API at http://127.0.0.1:1 gives no answer"),
+    ):
+        assert (result.exit_code, result.stdout) == (4, "")
+        (line,) = result.stderr.splitlines()
+        assert beginning in line
+        assert all(part in line for part in ("CRAWLER_REMOTE__URL", "`doctor`", "`stop --direct`"))
+
+
+def test_a_stop_needs_no_api(api: Api, database_url: str, make_run: MakeRun) -> None:
+    """The emergency stop: database and Temporal are enough, and each alone."""
+    run = str(make_run().run_id)
+    settings = {"CRAWLER_DATABASE__URL": database_url, "TEMPORAL_ADDRESS": "127.0.0.1:1"}
+    stopped = answer(cli("stop", run, "--direct", "--actor", "ann", "--json", **settings))
+    assert isinstance(stopped, dict)
+    assert (stopped["intent"], stopped["told"].startswith("later: ")) == ("STOP", True)
+    reader = {"CRAWLER_REMOTE__URL": api.url, "CRAWLER_REMOTE__TOKEN": api.token(Scope.READ)}
+    shown = answer(cli("show", run, "--json", **reader))
+    assert isinstance(shown, dict)
+    assert shown["run"]["intent"] == "STOP"
+    assert ("ann", "crawlctl") in [(line["actor"], line["door"]) for line in shown["log"]]
+    for more in (["--wait"], ["--api", api.url]):
+        refused = cli("stop", run, "--direct", *more, **settings)
+        assert (refused.exit_code, "--direct excludes --wait and --api" in refused.stderr) == (2, True)
 
 
 def test_a_wrong_token_and_a_missing_scope_are_said_in_a_line(api: Api, make_run: MakeRun) -> None:

@@ -27,6 +27,7 @@ command = ["true"]
 """
 
 
+@pytest.mark.usefixtures("state_url")
 def test_the_catalogue_is_listed_without_its_secrets(
     crawlctl: Crawlctl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -49,6 +50,7 @@ def test_the_catalogue_is_listed_without_its_secrets(
     assert SECRET not in text.output + told.output
 
 
+@pytest.mark.usefixtures("state_url")
 def test_a_broken_edit_is_told_by_doctor_and_beside_the_list(
     crawlctl: Crawlctl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -122,6 +124,7 @@ def test_a_check_reports_all_mistakes_in_one_pass(crawlctl: Crawlctl, tmp_path: 
         Catalogue.load(path)
 
 
+@pytest.mark.usefixtures("state_url")
 def test_without_a_scheduler_service_it_is_one_line(crawlctl: Crawlctl, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CRAWLER_SCHEDULER__URL", "http://127.0.0.1:1")
     monkeypatch.setenv("CRAWLER_SCHEDULER__TOKEN", TOKEN)

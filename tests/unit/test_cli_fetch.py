@@ -5,7 +5,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -13,8 +13,9 @@ from unittest.mock import Mock
 
 import pytest
 
-from crawler_lifecycle.contract.records import RunRecord
-from crawler_lifecycle.control.reading import OpenArchive, RunArchive, RunReader
+from crawler_lifecycle.client.http.api import Archives, Download
+from crawler_lifecycle.contract.records import RunOverview, RunRecord
+from crawler_lifecycle.control.reading import RunArchive, RunReader
 from crawler_lifecycle.ports import StoredArchive
 from tests.commands import Crawlctl
 
@@ -24,7 +25,8 @@ SHA256 = hashlib.sha256(CONTENT).hexdigest()
 
 class Bucket(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
-        self.send_response(200 if self.path == "/signed" else 403)
+        self.send_response(403 if self.path == "/expired" else 200)
+        self.send_header("Content-Length", str(len(CONTENT) + (self.path == "/short")))
         self.end_headers()
         self.wfile.write(CONTENT)
 
@@ -39,33 +41,47 @@ def bucket() -> Iterator[str]:
         server.shutdown()
 
 
+@dataclass
+class Lies:
+    """A test says here what `fetch` gets."""
+
+    archive: RunArchive
+    crawler: str = "books & more"
+    end: int = 2
+
+
 @pytest.fixture
-def lies(monkeypatch: pytest.MonkeyPatch) -> list[RunArchive]:
-    """The list holds the archive that `fetch` gets; a test fills the list."""
-    archives: list[RunArchive] = []
-    monkeypatch.setattr(RunReader, "archive", lambda _, run, end: archives[0])
-    return archives
+def lies(run: RunRecord, monkeypatch: pytest.MonkeyPatch) -> Lies:
+    """Give run 1 an end and an archive."""
+    assert run.run_id == 1
+    lies, read = Lies(in_bucket("http://127.0.0.1:1/unset")), RunReader.overview
+
+    def overview(reader: RunReader, run: int | str) -> RunOverview:
+        found = read(reader, run)
+        ended = found.run.model_copy(update={"crawler": lies.crawler, "end_number": lies.end})
+        return found.model_copy(update={"run": ended})
+
+    monkeypatch.setattr(RunReader, "overview", overview)
+    monkeypatch.setattr(RunReader, "archive", lambda _, run, end: lies.archive)
+    return lies
 
 
-def in_bucket(url: str, *, size: int = len(CONTENT), sha256: str | None = SHA256) -> RunArchive:
-    return RunArchive(1, "books & more", 2, StoredArchive("a.zip", size, url=url), sha256)
+def in_bucket(url: str, *, sha256: str | None = SHA256) -> RunArchive:
+    return RunArchive(StoredArchive("a.zip", len(CONTENT), url=url), sha256)
 
 
-def test_from_a_folder_and_from_a_bucket(
-    crawlctl: Crawlctl, tmp_path: Path, bucket: str, lies: list[RunArchive]
-) -> None:
+def test_from_a_folder_and_from_a_bucket(crawlctl: Crawlctl, tmp_path: Path, bucket: str, lies: Lies) -> None:
     exported = tmp_path / "a.zip"
     exported.write_bytes(CONTENT)
-    here = RunArchive(1, "books & more", 1, StoredArchive("a.zip", len(CONTENT), path=exported), SHA256)
-    for archive in (here, in_bucket(f"{bucket}/signed")):
-        lies[:] = [archive]
-        target = tmp_path / f"end-{archive.end}"
+    here = RunArchive(StoredArchive("a.zip", len(CONTENT), path=exported), SHA256)
+    for lies.end, lies.archive in ((1, here), (2, in_bucket(f"{bucket}/signed"))):
+        target = tmp_path / f"end-{lies.end}"
         target.mkdir()
         result = crawlctl("fetch", "1", "--output", str(target), "--json")
         assert result.exit_code == 0, result.output
         told = json.loads(result.stdout)
-        name = "books-more-run-1.zip" if archive.end == 1 else "books-more-run-1-2.zip"
-        assert (told["end"], told["sha256"], told["file"]) == (archive.end, SHA256, str(target / name))
+        name = "books-more-run-1.zip" if lies.end == 1 else "books-more-run-1-2.zip"
+        assert (told["end"], told["sha256"], told["file"]) == (lies.end, SHA256, str(target / name))
         assert (target / name).read_bytes() == CONTENT
 
 
@@ -79,12 +95,12 @@ def test_from_a_folder_and_from_a_bucket(
     ],
 )
 def test_the_file_has_our_name_whatever_the_server_calls_it(
-    crawlctl: Crawlctl, tmp_path: Path, bucket: str, lies: list[RunArchive], crawler: str, name: str,
+    crawlctl: Crawlctl, tmp_path: Path, bucket: str, lies: Lies, crawler: str, name: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     """The name came from the server: a hostile one named `.bashrc`."""
     archive = in_bucket(f"{bucket}/signed")
-    lies[:] = [replace(archive, crawler=crawler, stored=replace(archive.stored, name="../.bashrc"))]
+    lies.crawler, lies.archive = crawler, replace(archive, stored=replace(archive.stored, name="../.bashrc"))
     folder = tmp_path / "here"
     folder.mkdir()
     monkeypatch.chdir(folder)
@@ -92,8 +108,8 @@ def test_the_file_has_our_name_whatever_the_server_calls_it(
     assert [path.name for path in folder.iterdir()] == [name]
 
 
-def test_no_file_is_overwritten(crawlctl: Crawlctl, tmp_path: Path, bucket: str, lies: list[RunArchive]) -> None:
-    lies[:] = [in_bucket(f"{bucket}/signed")]
+def test_no_file_is_overwritten(crawlctl: Crawlctl, tmp_path: Path, bucket: str, lies: Lies) -> None:
+    lies.archive = in_bucket(f"{bucket}/signed")
     assert crawlctl("fetch", "1", "--output", str(tmp_path)).exit_code == 0
     (tmp_path / "books-more-run-1-2.zip").write_bytes(b"mine")
     result = crawlctl("fetch", "1", "--output", str(tmp_path))
@@ -104,7 +120,7 @@ def test_no_file_is_overwritten(crawlctl: Crawlctl, tmp_path: Path, bucket: str,
 
 @pytest.mark.parametrize("has_links", [True, False])
 def test_the_file_has_its_name_only_when_it_is_whole(
-    crawlctl: Crawlctl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_links: bool
+    crawlctl: Crawlctl, run: RunRecord, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_links: bool
 ) -> None:
     """After kill -9, an empty file had the final name; and a file that appeared meanwhile was overwritten."""
     target = tmp_path / "new.zip"
@@ -117,18 +133,18 @@ def test_the_file_has_its_name_only_when_it_is_whole(
             act()
             yield CONTENT[1000:]
 
-        download = nullcontext(OpenArchive(1, "books", 1, len(CONTENT), SHA256, chunks()))
-        monkeypatch.setattr(RunReader, "download", lambda *_: download)
+        download = nullcontext(Download("a.zip", len(CONTENT), SHA256, chunks()))
+        monkeypatch.setattr(Archives, "open", lambda *_: download)
 
     if not has_links:
         monkeypatch.setattr(Path, "hardlink_to", Mock(side_effect=PermissionError(errno.EPERM, "no links here")))
     seen: list[bool] = []
     meanwhile(lambda: seen.append(target.exists()))
-    assert crawlctl("fetch", "1", "--output", str(target)).exit_code == 0
+    assert crawlctl("fetch", str(run.run_id), "--output", str(target)).exit_code == 0
     assert (seen, target.read_bytes()) == ([False], CONTENT)
     target.unlink()
     meanwhile(lambda: target.write_bytes(b"mine"))
-    assert crawlctl("fetch", "1", "--output", str(target)).exit_code == 6
+    assert crawlctl("fetch", str(run.run_id), "--output", str(target)).exit_code == 6
     assert target.read_bytes() == b"mine"
     assert not list(tmp_path.glob(".fetch-*"))
 
@@ -137,15 +153,15 @@ def test_the_file_has_its_name_only_when_it_is_whole(
     ("path", "figures", "status", "said"),
     [
         ("signed", {"sha256": "0" * 64}, 1, "is damaged"),
-        ("signed", {"size": len(CONTENT) + 1}, 4, "broke off after"),
+        ("short", {}, 4, "peer closed connection without sending complete message body"),
         ("expired", {}, 4, "answers 403"),
     ],
 )
 def test_nothing_is_left_of_what_is_not_whole(
-    crawlctl: Crawlctl, tmp_path: Path, bucket: str, lies: list[RunArchive], path: str, figures: dict[str, str],
+    crawlctl: Crawlctl, tmp_path: Path, bucket: str, lies: Lies, path: str, figures: dict[str, str],
     status: int, said: str,
 ) -> None:  # fmt: skip
-    lies[:] = [in_bucket(f"{bucket}/{path}", **figures)]  # type: ignore[arg-type]
+    lies.archive = in_bucket(f"{bucket}/{path}", **figures)
     target = tmp_path / "out" / "new.zip"
     target.parent.mkdir()
     result = crawlctl("fetch", "1", "--output", str(target))
@@ -161,9 +177,9 @@ def test_a_run_without_an_archive_is_one_line(crawlctl: Crawlctl, run: RunRecord
 
 
 def test_a_place_that_cannot_be_written_is_one_line(
-    crawlctl: Crawlctl, tmp_path: Path, bucket: str, lies: list[RunArchive]
+    crawlctl: Crawlctl, tmp_path: Path, bucket: str, lies: Lies
 ) -> None:
-    lies[:] = [in_bucket(f"{bucket}/signed")]
+    lies.archive = in_bucket(f"{bucket}/signed")
     result = crawlctl("fetch", "1", "--output", str(tmp_path / "nowhere" / "a.zip"))
     assert result.exit_code == 2, "the command line is wrong, not the installation"
     assert "--output: " in result.stderr
@@ -171,10 +187,10 @@ def test_a_place_that_cannot_be_written_is_one_line(
 
 
 def test_without_a_place_the_archive_is_in_the_current_folder_and_its_path_is_shown(
-    crawlctl: Crawlctl, tmp_path: Path, bucket: str, lies: list[RunArchive], monkeypatch: pytest.MonkeyPatch
+    crawlctl: Crawlctl, tmp_path: Path, bucket: str, lies: Lies, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only the name of the file was shown, so that the folder was anybody's guess."""
-    lies[:] = [in_bucket(f"{bucket}/signed")]
+    lies.archive = in_bucket(f"{bucket}/signed")
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "books-more-run-1-2.zip"
     shown = crawlctl("fetch", "1").stdout

@@ -5,8 +5,7 @@ import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import click
 import pytest
@@ -14,15 +13,13 @@ import pytest
 from crawler_lifecycle.adapters.catalogue import Catalogue
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.cli import flow_checking, flow_holding, flow_running
+from crawler_lifecycle.cli import flow_holding, flow_running
 from crawler_lifecycle.cli.common import open_control
 from crawler_lifecycle.cli.flow_ends import FlowReport, end_lines
 from crawler_lifecycle.cli.flow_lines import change_lines, end_line, flow_lines, job_lines, list_lines, progress_lines
 from crawler_lifecycle.cli.flow_options import print_effect
 from crawler_lifecycle.cli.flow_running import own_host_of
 from crawler_lifecycle.cli.flows import flow as group
-from crawler_lifecycle.cli.remote.flows import RemoteFlows
-from crawler_lifecycle.client.http import Api
 from crawler_lifecycle.contract.flows.answers import FlowSummary, MemberRecord
 from crawler_lifecycle.contract.flows.definition import FlowDefinition
 from crawler_lifecycle.contract.flows.records import FlowStatus
@@ -70,9 +67,9 @@ VERBS = (
 
 
 @pytest.fixture
-def upgraded(crawlctl: Crawlctl, monkeypatch: pytest.MonkeyPatch) -> Crawlctl:
+def upgraded(crawlctl: Crawlctl, state_url: str, monkeypatch: pytest.MonkeyPatch) -> Crawlctl:
     monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:1")
-    assert crawlctl("db", "upgrade").exit_code == 0
+    assert state_url
     return crawlctl
 
 
@@ -157,7 +154,7 @@ def test_a_run_refuses_unknown_crawlers_before_it_starts(
     words = ["flow", "run", str(file)]
     if known:
         monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:1")
-        monkeypatch.setattr(flow_checking, "_names_in_installation", lambda _: Catalogue.load(catalogue).names())
+        monkeypatch.setattr(flow_running, "_names_of", lambda _: Catalogue.load(catalogue).names())
     else:
         words += ["--catalogue", str(catalogue)]
     catalogue.write_text('[crawlers.other]\ncommand = ["true"]\n')
@@ -184,7 +181,7 @@ def test_a_push_tells_that_the_flow_starts_later(upgraded: Crawlctl, file: Path)
     other = said(upgraded, "push", str(file), "--id", "nightly-2", "--actor", "ann")
     assert (other["flow_id"], other["created"]) == ("nightly-2", True)
     flows = said(upgraded, "list")
-    assert [(flow["id"], flow["name"], flow["created_by"] == "ann") for flow in flows] == [
+    assert [(flow["id"], flow["name"], flow["created_by"] == "ann (token embedded)") for flow in flows] == [
         ("nightly-2", "nightly", True),
         ("nightly-1", "nightly", False),
     ]
@@ -306,7 +303,10 @@ def test_a_flow_is_shown_with_its_failures_and_timeline(pushed: Crawlctl, databa
     assert "  jobs          4: 4 cancelled" in shown
     assert "  cancelled shop: cancel_requested" in shown
     assert "  3 jobs cancelled after a dependency failed" in shown
-    assert any(line.endswith("cancelled by ann: 1 job: not \N{REPLACEMENT CHARACTER}[31mtoday") for line in shown)
+    assert any(
+        line.endswith("cancelled by ann (token embedded): 1 job: not \N{REPLACEMENT CHARACTER}[31mtoday")
+        for line in shown
+    )
     answer = said(pushed, "show", "nightly-1")
     assert (answer["status"]["state"], len(answer["failed"])) == ("cancelled", 4)
     assert [line["event"] for line in answer["timeline"]][:2] == ["pushed", "cancelled"]
@@ -626,18 +626,3 @@ def test_a_run_has_hosts_of_its_own_for_new_flows_alone(
     doors.push(PushFlow(definition=shared))
     assert own_host_of(control, shared) == ""
     assert waits_of(pushed, "shared") == [f"host:{plain.__module__}"]
-
-
-def test_a_remote_list_reads_no_further_than_its_limit() -> None:
-    """All flows of the installation were read before the first one was shown."""
-    read: list[str] = []
-
-    def all_flows(**filters: object) -> Iterator[SimpleNamespace]:
-        for number in range(9, 0, -1):
-            read.append(f"{number}")
-            if not filters or number % 2:
-                yield SimpleNamespace(uid=f"{number}")
-
-    flows = RemoteFlows(cast(Api, SimpleNamespace(flows=SimpleNamespace(all=all_flows), runs=None)))
-    assert [flow.uid for flow in flows.list(limit=2, before="8", search="odd")] == ["7", "5"]
-    assert read == ["9", "8", *"98765"]

@@ -29,8 +29,8 @@ SITE = "label:site:example.com"
 
 
 @pytest.fixture
-def upgraded(crawlctl: Crawlctl) -> Crawlctl:
-    assert crawlctl("db", "upgrade").exit_code == 0
+def upgraded(crawlctl: Crawlctl, state_url: str) -> Crawlctl:
+    assert state_url
     return crawlctl
 
 
@@ -52,10 +52,10 @@ def test_values_are_set_and_taken_away_one_by_one(upgraded: Crawlctl) -> None:
     assert records(upgraded, "limits")["installation"].tasks == 1000
     set_site = ("limits", "set", "--label", "site:example.com", "--allow-unknown")
     site = records(upgraded, *set_site, "--runs", "2", "--weight", "3", "--actor", "ann")[SITE]
-    assert (site.runs, site.tasks, site.weight, site.changed_by) == (2, None, 3, "ann")
+    assert (site.runs, site.tasks, site.weight, site.changed_by) == (2, None, 3, "ann (token embedded)")
     site = records(upgraded, *set_site, "--tasks", "8", "--runs", "none")[SITE]
     assert (site.runs, site.tasks, site.weight) == (None, 8, 3)
-    assert site.changed_by not in (None, "ann"), "the login name"
+    assert site.changed_by not in (None, "ann (token embedded)"), "the login name"
     books = records(upgraded, "limits", "set", "--crawler", "books", "--runs", "1", "--allow-unknown")["crawler:books"]
     assert books.runs == 1
     whole = records(upgraded, "limits", "set", "--tasks", "500")["installation"]
@@ -73,12 +73,12 @@ def test_a_pause_has_a_reason_and_an_end(upgraded: Crawlctl) -> None:
     paused = records(
         upgraded, "installation", "pause", *site, "--allow-unknown", "--reason", " rebuilt ", "--actor", "ann"
     )
-    assert (paused[SITE].paused_by, paused[SITE].paused_reason) == ("ann", "rebuilt")
+    assert (paused[SITE].paused_by, paused[SITE].paused_reason) == ("ann (token embedded)", "rebuilt")
     assert paused["installation"].paused_at is None
     again = records(upgraded, "installation", "pause", *site, "--reason", "still", "--actor", "bob")[SITE]
     assert (again.paused_at, again.paused_reason) == (paused[SITE].paused_at, "still")
     table = upgraded("limits").stdout
-    assert f"since {again.paused_at:%Y-%m-%dT%H:%M:%SZ} by bob: still" in table
+    assert f"since {again.paused_at:%Y-%m-%dT%H:%M:%SZ} by bob (token embedded): still" in table
     result = upgraded("installation", "resume")
     assert (result.exit_code, result.stderr) == (3, "Error: the installation is not paused\n")
     assert not any(record.paused_at for record in records(upgraded, "installation", "resume", *site).values())
@@ -113,13 +113,14 @@ def test_a_pause_has_a_reason_and_an_end(upgraded: Crawlctl) -> None:
         (["schedule", "create", "nightly", "books", "--every", "1h", "--label", "x"], "--label"),
     ],
 )
-def test_bad_input_is_named_and_nothing_is_made(crawlctl: Crawlctl, state: Path, words: list[str], named: str) -> None:
-    result = crawlctl(*words)
+def test_bad_input_is_named_and_nothing_is_made(upgraded: Crawlctl, words: list[str], named: str) -> None:
+    result = upgraded(*words)
     assert (result.exit_code, result.stdout) == (2, "")
     (line,) = result.stderr.splitlines()
     assert line.startswith("Error: ")
     assert named in line
-    assert not state.exists()
+    (installation,) = json.loads(upgraded("limits", "--json").stdout)
+    assert (installation["changed_at"], installation["paused_at"]) == (None, None)
 
 
 def test_labels_and_priority_are_part_of_a_request() -> None:

@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.cli.program import main
 from crawler_lifecycle.contract.managers.items import Item
 from crawler_lifecycle.contract.managers.records import OutputLine
 from crawler_lifecycle.contract.managers.turns import Problem, Verdict
 from crawler_lifecycle.contract.requests import RunParameters
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.domain.flows.ends import EndKind
+from tests.commands import Crawlctl
 from tests.contracts.managers import Managed, item, managed, over
 from tests.unit.manager_files import FILE
 
@@ -42,11 +42,10 @@ class Again(PeriodicCrawlManager):
 
 
 @pytest.fixture
-def flow(state: Path, monkeypatch: pytest.MonkeyPatch) -> Flow:
-    monkeypatch.setenv("CRAWLER_STATE", str(state))
+def flow(state_url: str, typed: Crawlctl, monkeypatch: pytest.MonkeyPatch) -> Flow:
     monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:1")
-    assert CliRunner().invoke(main, ["db", "upgrade"]).exit_code == 0
-    return lambda *words: CliRunner().invoke(main, ["flow", *words])
+    assert state_url
+    return lambda *words: typed("flow", *words)
 
 
 @pytest.fixture

@@ -1,14 +1,11 @@
 """A schedule that is typed wrong gets one clear line that names what is wrong, and status 2."""
 
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
 import click
 import pytest
-from click.testing import CliRunner, Result
 
-from crawler_lifecycle.cli.program import main
 from crawler_lifecycle.cli.schedule_lines import details_lines, list_lines
 from crawler_lifecycle.contract.flows.definition import FlowDefinition
 from crawler_lifecycle.contract.flows.states import FlowState
@@ -24,19 +21,11 @@ from crawler_lifecycle.contract.schedules import (
     Triggered,
 )
 from crawler_lifecycle.control.schedules import ScheduleCommands
+from tests.commands import Crawlctl
 
-Crawlctl = Callable[..., Result]
 CREATE = ["schedule", "create", "nightly", "bookshop"]
 CRON = ["--cron", "0 3 * * *"]
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
-
-
-@pytest.fixture
-def crawlctl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Crawlctl:
-    """Runs a command on an installation that has nothing."""
-    for name in ("CRAWLER_STATE", "CRAWLER_DATABASE__URL", "TEMPORAL_ADDRESS"):
-        monkeypatch.delenv(name, raising=False)
-    return lambda *words: CliRunner().invoke(main, [*words, "--state", str(tmp_path / "state")])
 
 
 @pytest.mark.parametrize(
@@ -86,6 +75,7 @@ def test_bad_input_is_named_and_nothing_is_made(
 
 
 @pytest.mark.parametrize("words", [["list"], ["show", "x"], ["pause", "x"], ["trigger", "x"], ["delete", "x"]])
+@pytest.mark.usefixtures("state_url")
 def test_without_temporal_it_is_one_line_and_status_4(
     crawlctl: Crawlctl, monkeypatch: pytest.MonkeyPatch, words: list[str]
 ) -> None:
@@ -96,6 +86,7 @@ def test_without_temporal_it_is_one_line_and_status_4(
     assert len(result.stderr.splitlines()) == 1
 
 
+@pytest.mark.usefixtures("state_url")
 def test_a_trigger_of_which_nothing_is_known_yet_is_told_as_one(
     crawlctl: Crawlctl, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,11 +11,11 @@ import pytest
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.schema import histories
 from crawler_lifecycle.adapters.sql.store import SqlStore
+from crawler_lifecycle.client.http.runs import ApiRuns
 from crawler_lifecycle.contract.records import RunDetails, RunRecord
 from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus
 from crawler_lifecycle.control.engine import Engine
-from crawler_lifecycle.control.reading import RunReader
 from crawler_lifecycle.control.stops import Stopping
 from tests.commands import Crawlctl
 from tests.databases import give_away, ref_to
@@ -77,14 +77,14 @@ def test_a_stop_that_is_waited_for_tells_programs_the_same_and_then_the_end(
     """Two commands whose answers have nothing in common would need two readers."""
 
     async def told(_: Engine, workflow_id: str, stop: StopRequest) -> str:
-        assert (workflow_id, stop.door) == (run.workflow_id, "crawlctl")
+        assert (workflow_id, stop.door) == (run.workflow_id, "api")
         return "signal"
 
-    async def proved(runs: RunReader, run_id: int) -> AsyncIterator[RunDetails]:
+    def proved(runs: ApiRuns, run_id: int) -> Iterator[RunDetails]:
         yield runs.show(run_id)
 
     monkeypatch.setattr(Engine, "stop", told)
-    monkeypatch.setattr(RunReader, "watch", proved)
+    monkeypatch.setattr(ApiRuns, "watch", proved)
     words = ("stop", str(run.run_id), "--json")
     first = Stopping.model_validate_json(crawlctl(*words).stdout)
     assert (first.run_id, first.told) == (run.run_id, "signal")
@@ -101,13 +101,13 @@ def test_a_stop_that_is_waited_for_ends_with_the_end_of_the_run(
     async def signal(*_: object) -> str:
         return "signal"
 
-    async def over(runs: RunReader, run_id: int) -> AsyncIterator[RunDetails]:
+    def over(runs: ApiRuns, run_id: int) -> Iterator[RunDetails]:
         details = runs.show(run_id)
         ended = {"status": RunStatus.FAILED, "reason": "stopped", "outcome": "cancelled"}
         yield details.model_copy(update={"run": details.run.model_copy(update=ended)})
 
     monkeypatch.setattr(Engine, "stop", signal)
-    monkeypatch.setattr(RunReader, "watch", over)
+    monkeypatch.setattr(ApiRuns, "watch", over)
     result = crawlctl("stop", str(run.run_id), "--wait")
     first, *_, last = result.stdout.splitlines()
     assert result.exit_code == 0
@@ -129,17 +129,17 @@ def test_a_failed_run_names_the_command_that_reopens_it(crawlctl: Crawlctl, run:
 def test_ctrl_c_in_a_stop_says_what_becomes_of_the_stop(
     crawlctl: Crawlctl, run: RunRecord, monkeypatch: pytest.MonkeyPatch, is_requested: bool
 ) -> None:
-    async def request(*_: object) -> str:
+    def request(*_: object, **__: object) -> Stopping:
         if not is_requested:
             raise asyncio.CancelledError
-        return "signal"
+        return Stopping(run_id=run.run_id, run_uid=run.run_uid, intent=Intent.STOP, told="signal")
 
-    async def interrupted(runs: RunReader, run_id: int) -> AsyncIterator[RunDetails]:
+    def interrupted(runs: ApiRuns, run_id: int) -> Iterator[RunDetails]:
         yield runs.show(run_id)
         raise asyncio.CancelledError
 
-    monkeypatch.setattr(Engine, "stop", request)
-    monkeypatch.setattr(RunReader, "watch", interrupted)
+    monkeypatch.setattr(ApiRuns, "stop", request)
+    monkeypatch.setattr(ApiRuns, "watch", interrupted)
     result = crawlctl("stop", str(run.run_id), "--wait")
     assert result.exit_code == 130, result.output
     number = run.run_id

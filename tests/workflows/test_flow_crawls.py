@@ -8,9 +8,9 @@ from sqlalchemy import update
 from crawler_lifecycle.adapters.sql.exports import Exports
 from crawler_lifecycle.adapters.sql.schema import task_histories
 from crawler_lifecycle.contract.crawl_result import CrawlResult
-from crawler_lifecycle.contract.notices import ExportEvent, ExportKind
+from crawler_lifecycle.contract.notices import ExportEvent
 from crawler_lifecycle.contract.records import RunRecord
-from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus, TaskStatus
+from crawler_lifecycle.contract.states import ExportKind, ExportState, Intent, RunStatus, TaskStatus
 from crawler_lifecycle.domain.naming import crawl_workflow_id, event_id
 from crawler_lifecycle.flows import RetryPolicy, RetryRule, Workflow, crawl, each_task
 from crawler_lifecycle.ports import SupervisorExecution

@@ -4,7 +4,8 @@ from typing import Any
 
 from crawler_lifecycle.adapters.aws.client import make_client, translated_errors
 from crawler_lifecycle.contract.flows.announcements import FlowNoticeKind
-from crawler_lifecycle.contract.notices import AnyEvent, ExportKind
+from crawler_lifecycle.contract.notices import AnyEvent
+from crawler_lifecycle.contract.states import ExportKind
 from crawler_lifecycle.errors import Refused, TemporaryError
 from crawler_lifecycle.settings.outside import ExportSettings
 

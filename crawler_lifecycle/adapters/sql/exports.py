@@ -19,9 +19,9 @@ from crawler_lifecycle.adapters.sql.transactions import (
     reading,
     transaction,
 )
-from crawler_lifecycle.contract.notices import ExportEvent, ExportKind, Notice, NoticeKind
+from crawler_lifecycle.contract.notices import ExportEvent, Notice, NoticeKind
 from crawler_lifecycle.contract.records import Explanation, ExportRecord, RunRecord
-from crawler_lifecycle.contract.states import ExportState
+from crawler_lifecycle.contract.states import ExportKind, ExportState
 from crawler_lifecycle.contract.steps.run import ExportsOwed, RunRef
 from crawler_lifecycle.domain.naming import event_id
 from crawler_lifecycle.domain.reasons import ALL_SUCCEEDED

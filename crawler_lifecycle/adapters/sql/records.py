@@ -36,7 +36,7 @@ from crawler_lifecycle.adapters.sql.schema import (
 )
 from crawler_lifecycle.adapters.sql.texts import is_text
 from crawler_lifecycle.adapters.sql.transactions import OnDatabase, reading, transaction
-from crawler_lifecycle.contract.notices import ExportKind, Notice
+from crawler_lifecycle.contract.notices import Notice
 from crawler_lifecycle.contract.records import (
     Changed,
     CrawlerRuns,
@@ -48,7 +48,7 @@ from crawler_lifecycle.contract.records import (
 )
 from crawler_lifecycle.contract.run_filter import ALL_RUNS, RunFilter
 from crawler_lifecycle.contract.schedules import ScheduleCommand
-from crawler_lifecycle.contract.states import ListedStatus, TaskStatus
+from crawler_lifecycle.contract.states import ExportKind, ListedStatus, TaskStatus
 from crawler_lifecycle.contract.task_order import TaskOrder
 from crawler_lifecycle.errors import NotFound, Removed, TemporaryError
 from crawler_lifecycle.ports import OccurrenceRun, RunFigures, SaturatedRuns

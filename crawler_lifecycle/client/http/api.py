@@ -1,11 +1,13 @@
 """`Api`: the client for an installation's HTTP API."""
 
+import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from email.message import Message as Headers
+from functools import cached_property
 from pathlib import Path, PurePosixPath
-from typing import Self
+from typing import TYPE_CHECKING, Self
 from urllib.parse import unquote, urlsplit
 
 import httpx
@@ -13,22 +15,26 @@ from typing_extensions import TypedDict
 
 from crawler_lifecycle.adapters.http_client import LOOPBACK, HttpAnswer
 from crawler_lifecycle.client.http.changes import Change, follow_changes
-from crawler_lifecycle.client.http.connection import HttpConnection, segment
-from crawler_lifecycle.client.http.flows import ApiFlows
+from crawler_lifecycle.client.http.connection import HttpConnection, segment, with_actor
 from crawler_lifecycle.client.http.runs import ApiRuns
-from crawler_lifecycle.client.http.schedules import Schedules
-from crawler_lifecycle.contract.answers import AuditStarted, InstallationView
+from crawler_lifecycle.contract.answers import AuditStarted, CrawlerEntries, InstallationView
 from crawler_lifecycle.contract.attention import Attention
-from crawler_lifecycle.contract.audits import AuditOverview, AuditReport, AuditRequest
+from crawler_lifecycle.contract.audits import AuditReport, AuditRequest, AuditView
 from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.limits import LimitChange, LimitRecord, PauseRequest, ScopeName
 from crawler_lifecycle.contract.records import CrawlerRuns
-from crawler_lifecycle.errors import NotFound, NotReady
+from crawler_lifecycle.errors import NotReady, TemporaryError
 from crawler_lifecycle.settings.processes import RemoteSettings
+
+if TYPE_CHECKING:
+    from crawler_lifecycle.client.http.flows import ApiFlows
+    from crawler_lifecycle.client.http.schedules import Schedules
 
 CHUNK_BYTES = 1 << 20  # an archive may be larger than the memory
 SILENCE_SECONDS = 60.0  # longest wait for the next byte
 REDIRECT = 307
+AUDIT_PATIENCE = 120.0  # seconds to wait for a report
+AUDIT_PAUSE = 1.0  # seconds between two reads
 SECONDS = RemoteSettings().seconds  # default time limit
 
 
@@ -37,7 +43,7 @@ class _Limits(TypedDict):
 
 
 class ApiLimits:
-    """Commands return all limits after the change. A change is recorded with the name for the token."""
+    """Commands return all limits after the change. `actor`: name for the record, beside the token's name."""
 
     def __init__(self, connection: HttpConnection) -> None:
         self._connection = connection
@@ -50,21 +56,23 @@ class ApiLimits:
         """Return the installation's use and the runs without room in the cluster."""
         return self._connection.read(InstallationView, "/v1/installation")
 
-    def change(self, request: LimitChange) -> Sequence[LimitRecord]:
+    def change(self, request: LimitChange, *, actor: str | None = None) -> Sequence[LimitRecord]:
         """Write the request's values."""
-        return self._send("PUT", "/v1/limits", request, repeatable=True)
+        return self._send("PUT", "/v1/limits", request, actor, repeatable=True)
 
-    def pause(self, request: PauseRequest) -> Sequence[LimitRecord]:
+    def pause(self, request: PauseRequest, *, actor: str | None = None) -> Sequence[LimitRecord]:
         """Pause the scope: new runs are accepted and wait, and work in the cluster continues."""
-        return self._send("POST", "/v1/limits/pause", request, repeatable=True)
+        return self._send("POST", "/v1/limits/pause", request, actor, repeatable=True)
 
-    def resume(self, scope: ScopeName) -> Sequence[LimitRecord]:
+    def resume(self, scope: ScopeName, *, actor: str | None = None) -> Sequence[LimitRecord]:
         """End the scope's pause. NotFound if the scope is not paused."""
-        return self._send("POST", "/v1/limits/resume", scope, repeatable=False)
+        return self._send("POST", "/v1/limits/resume", scope, actor, repeatable=False)
 
-    def _send(self, method: str, path: str, request: ScopeName, *, repeatable: bool) -> Sequence[LimitRecord]:
+    def _send(
+        self, method: str, path: str, request: ScopeName, actor: str | None, *, repeatable: bool
+    ) -> Sequence[LimitRecord]:
         body = request.model_dump(mode="json", exclude_unset=True)
-        return self._connection.command(_Limits, method, path, body, repeatable=repeatable)["limits"]
+        return self._connection.command(_Limits, method, with_actor(path, actor), body, repeatable=repeatable)["limits"]
 
 
 class _Result(TypedDict):
@@ -75,14 +83,26 @@ class Audits:
     def __init__(self, connection: HttpConnection) -> None:
         self._connection = connection
 
-    def overview(self, *, findings: int = 100) -> AuditOverview:
+    def overview(self, *, findings: int = 100) -> AuditView:
         """Return the last audits with repair and their findings."""
-        return self._connection.read(AuditOverview, "/v1/audits", limit=findings)
+        return self._connection.read(AuditView, "/v1/audits", limit=findings)
 
     def start(self, request: AuditRequest) -> AuditStarted:
         """Start an audit and do not wait for its report."""
         body = request.model_dump(mode="json")
         return self._connection.command(AuditStarted, "POST", "/v1/audits", body, repeatable=False)
+
+    def run(self, request: AuditRequest) -> AuditReport:
+        """Start an audit and return its report. TemporaryError if the report takes longer than AUDIT_PATIENCE."""
+        audit, deadline = self.start(request).audit, time.monotonic() + AUDIT_PATIENCE
+        while (report := self.report(audit)) is None:
+            if time.monotonic() > deadline:
+                raise TemporaryError(
+                    f"audit {audit} is under way but not done after {AUDIT_PATIENCE:.0f} s: `crawlctl audit` shows the "
+                    "findings later"
+                )
+            time.sleep(AUDIT_PAUSE)
+        return report
 
     def report(self, audit: str) -> AuditReport | None:
         """Return the audit's report; None while the audit is under way."""
@@ -175,10 +195,21 @@ class Api:
         self.connection = HttpConnection(url, token, seconds, None if authorities is None else Path(authorities))
         self.runs = ApiRuns(self.connection)
         self.archives = Archives(self.connection)
-        self.flows = ApiFlows(self.connection)
         self.limits = ApiLimits(self.connection)
-        self.schedules = Schedules(self.connection)
         self.audits = Audits(self.connection)
+
+    @cached_property
+    def flows(self) -> "ApiFlows":
+        """The flows. Their many models are imported at the first use."""
+        from crawler_lifecycle.client.http.flows import ApiFlows
+
+        return ApiFlows(self.connection)
+
+    @cached_property
+    def schedules(self) -> "Schedules":
+        from crawler_lifecycle.client.http.schedules import Schedules
+
+        return Schedules(self.connection)
 
     @classmethod
     def open(cls, settings: RemoteSettings | None = None) -> Self:
@@ -211,11 +242,9 @@ class Api:
         """Return the crawler's entry in the catalogue; values in its environment are hidden."""
         return self.connection.read(Crawler, f"/v1/crawlers/{segment(name)}")
 
-    def entries(self) -> Iterator[Crawler]:
-        """Yield the catalogue's entries, without an entry removed meanwhile, and without the name `..`."""
-        for name in self.crawlers():
-            with suppress(NotFound):
-                yield self.crawler(name)
+    def entries(self) -> CrawlerEntries:
+        """Return the catalogue's entries, with hidden values in their environments."""
+        return self.connection.read(CrawlerEntries, "/v1/crawler-entries")
 
     def changes(
         self, run: int | str | None = None, *, flows: bool = False, last_id: str | None = None

@@ -17,7 +17,7 @@ import httpx
 from pydantic import TypeAdapter, ValidationError
 
 from crawler_lifecycle import __version__
-from crawler_lifecycle.adapters.http_client import HttpAnswer, HttpClient
+from crawler_lifecycle.adapters.http_client import LOOPBACK, HttpAnswer, HttpClient
 from crawler_lifecycle.contract.deployment import Problem
 from crawler_lifecycle.domain.pacing import Backoff
 from crawler_lifecycle.errors import (
@@ -54,8 +54,12 @@ class HttpConnection:
             "User-Agent": f"crawler-lifecycle/{__version__}",
             "Accept": "application/json",
         }
+        self.advice = ""  # for an error without an answer
+        # a plain address on the same machine needs no authorities, and they take long to load
+        is_plain = self.url.startswith("http:") and httpx.URL(self.url).host in LOOPBACK
+        self.tls_of_api = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if is_plain else self.tls
         self._seconds = seconds
-        self._http = HttpClient(seconds, self.tls)
+        self._http = HttpClient(seconds, self.tls_of_api)
 
     def close(self) -> None:
         self._http.close()
@@ -109,7 +113,8 @@ class HttpConnection:
 
     def away(self, error: httpx.HTTPError) -> TemporaryError:
         """Return the error for an API without an answer."""
-        return TemporaryError(f"{self.place} gives no answer: {error or type(error).__name__}")
+        advice = f"; {self.advice}" if self.advice else ""
+        return TemporaryError(f"{self.place} gives no answer: {error or type(error).__name__}{advice}")
 
     def error(self, answer: HttpAnswer) -> LifecycleError:
         return error_of(answer, self.place)
@@ -134,6 +139,11 @@ class HttpConnection:
                 f"{self.place} answers without a {getattr(kind, '__name__', kind)} ({field}: {first['msg']}): is its "
                 "version older than the client's?"
             ) from error
+
+
+def with_actor(path: str, actor: str | None) -> str:
+    """Return the path with the name for records, beside the token's name."""
+    return path if actor is None else f"{path}?actor={quote(actor, safe='')}"
 
 
 def segment(name: object) -> str:

@@ -1,14 +1,15 @@
 """Flows over the HTTP API: lists, jobs, explanations, changes and commands."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from typing_extensions import TypedDict, Unpack
 
-from crawler_lifecycle.client.http.connection import HttpConnection, segment
+from crawler_lifecycle.client.http.connection import HttpConnection, segment, with_actor
 from crawler_lifecycle.client.http.pages import Page, every
 from crawler_lifecycle.client.http.streams import followed
 from crawler_lifecycle.contract.flows.answers import FlowAnswer, FlowChange, FlowSummary, MemberRecord
+from crawler_lifecycle.contract.flows.definition import FlowDefinition
 from crawler_lifecycle.contract.flows.item_requests import CancelItems, RetryItems, StartManager
 from crawler_lifecycle.contract.flows.records import FlowStatus, Why
 from crawler_lifecycle.contract.flows.requests import (
@@ -27,6 +28,7 @@ from crawler_lifecycle.ports import AttemptRecord, FlowLine
 
 MOST_JOBS = 1000  # in a page
 MOST_FLOWS = 500  # in a page
+MOST_PATHS = 200  # jobs' paths in a request
 MOST_NUMBERS = 500  # items' numbers in a request
 
 
@@ -36,11 +38,12 @@ class _FlowPage(TypedDict):
 
 
 class FlowOverview(TypedDict):
-    """A flow with its sub-workflows and its timeline, without its jobs."""
+    """A flow with its sub-workflows, its timeline and its crawl managers, without its jobs."""
 
     flow: FlowSummary
     status: FlowStatus
     timeline: list[FlowLine]
+    managers: list[ManagerStatus]
 
 
 class _JobPage(TypedDict):
@@ -78,9 +81,13 @@ class _Picture(TypedDict):
 
 
 class FlowFilters(TypedDict, total=False):
-    """Filters for flows. `search`: text in id or name. `attention`: only flows counted by `Api.attention`."""
+    """Filters for flows. `search`: text in id or name. `attention`: only flows counted by `Api.attention`.
 
-    state: FlowState | None
+    `before`: only flows older than the flow with the id.
+    """
+
+    state: FlowState | Sequence[FlowState] | None
+    before: str | None
     family: str | None
     search: str | None
     attention: bool
@@ -101,16 +108,35 @@ class ApiFlows:
         page = self._connection.read(_FlowPage, "/v1/flows", **query)
         return Page(page["flows"], page["next"])
 
-    def all(self, **filters: Unpack[FlowFilters]) -> Iterator[FlowSummary]:
+    def all(self, *, page_size: int = MOST_FLOWS, **filters: Unpack[FlowFilters]) -> Iterator[FlowSummary]:
         """Yield all chosen flows, newest first, page after page."""
-        return every(lambda cursor: self.page(limit=MOST_FLOWS, cursor=cursor, **filters))
+        limit = min(page_size, MOST_FLOWS)
+        return every(lambda cursor: self.page(limit=limit, cursor=cursor, **filters))
 
     def show(self, flow: str) -> FlowOverview:
         return self._connection.read(FlowOverview, _path(flow))
 
-    def jobs(self, flow: str, job: str | None = None, *, state: MemberState | None = None) -> Iterator[MemberRecord]:
-        """Yield the jobs in their order. `job`: only the job with the path, or all jobs in the sub-workflow."""
-        path = f"{_path(flow)}/jobs"
+    def jobs(
+        self,
+        flow: str,
+        job: str | Iterable[str] | None = None,
+        *,
+        state: MemberState | Sequence[MemberState] | None = None,
+    ) -> Iterator[MemberRecord]:
+        """Yield the jobs in their order. `job`: only jobs with these paths, and all jobs in these sub-workflows.
+
+        More than MOST_PATHS paths are several reads: a job is yielded once.
+        """
+        path, seen = f"{_path(flow)}/jobs", set[int]()
+        for part in _parts(job):
+            for member in self._jobs(path, part, state):
+                if member.number not in seen:
+                    seen.add(member.number)
+                    yield member
+
+    def _jobs(
+        self, path: str, job: Sequence[str] | None, state: MemberState | Sequence[MemberState] | None
+    ) -> Iterator[MemberRecord]:
 
         def page(first: int | None) -> Page[MemberRecord, int]:
             answer = self._connection.read(_JobPage, path, job=job, state=state, first=first or 0, limit=MOST_JOBS)
@@ -166,9 +192,12 @@ class ApiFlows:
         """Return the job's attempts, oldest first."""
         return self._connection.read(_Attempts, f"{_path(flow)}/attempts", job=job)["attempts"]
 
-    def results(self, flow: str, job: str | None = None) -> Mapping[str, Any]:
+    def results(self, flow: str, job: str | Iterable[str] | None = None) -> Mapping[str, Any]:
         """Return recorded results by path, nested for sub-workflows. The token needs the scope `results`."""
-        return self._connection.read(_Results, f"{_path(flow)}/results", job=job)["results"]
+        merged = dict[str, Any]()
+        for part in _parts(job):
+            _merge(merged, self._connection.read(_Results, f"{_path(flow)}/results", job=part)["results"])
+        return merged
 
     def why(self, flow: str, job: str | None = None) -> Why:
         """Return why the flow, or the job or sub-workflow with the path, is in its state."""
@@ -190,9 +219,10 @@ class ApiFlows:
                 return
 
     def push(self, request: PushFlow) -> FlowAnswer:
-        """Store a flow, or update the flow with its id. The record names the token."""
+        """Store a flow, or update the flow with its id."""
         body = request.definition.model_dump(mode="json")
-        return self._connection.command(FlowAnswer, "POST", "/v1/flows", body, repeatable=True)
+        path = with_actor("/v1/flows", request.actor)
+        return self._connection.command(FlowAnswer, "POST", path, body, repeatable=True)
 
     def append(self, flow: str, request: AppendMembers) -> FlowAnswer:
         """Add jobs to an open flow, once for the key."""
@@ -210,6 +240,19 @@ class ApiFlows:
         body = request.model_dump(mode="json", exclude={"door", "paths"}, exclude_defaults=True)
         return self._send(flow, "retry", body | {"jobs": _jobs(request.paths)}, repeatable=False)
 
+    def add_items(
+        self,
+        flow: str,
+        key: str,
+        items: Sequence[Mapping[str, Any]],
+        *,
+        manager: str | None = None,
+        actor: str | None = None,
+    ) -> FlowAnswer:
+        """Add items to a crawl manager, once for the key. An item has parameters as a generator yields them."""
+        body = {"key": key, "items": [dict(item) for item in items], "manager": manager, "actor": actor}
+        return self._send(flow, "items", body)
+
     def retry_items(self, flow: str, request: RetryItems) -> FlowAnswer:
         """Give a crawl manager's items another attempt."""
         return self._send(flow, "retry-items", request.model_dump(mode="json", exclude={"door"}), repeatable=False)
@@ -222,6 +265,12 @@ class ApiFlows:
         """Start a crawl manager by its name in the catalogue, once in its family."""
         body, has_family = request.model_dump(mode="json", exclude={"door"}), request.family is not None
         return self._connection.command(FlowAnswer, "POST", "/v1/flows/managers", body, repeatable=has_family)
+
+    def manager_definition(self, request: StartManager) -> FlowDefinition:
+        """Return the catalogue manager's flow as a start would store the flow."""
+        body = request.model_dump(mode="json", exclude={"door", "actor"})
+        path = "/v1/flows/managers/definition"
+        return self._connection.command(FlowDefinition, "POST", path, body, repeatable=True)
 
     def approve(self, flow: str, request: ApproveMember) -> FlowAnswer:
         """Decide about an approval."""
@@ -242,6 +291,25 @@ class ApiFlows:
 
 def _jobs(paths: Sequence[str] | None) -> Sequence[str] | None:
     return None if paths is None else list(paths)
+
+
+def _parts(paths: str | Iterable[str] | None) -> Iterator[Sequence[str] | None]:
+    """Yield the paths in parts small enough for an address; None for all jobs."""
+    if paths is None:
+        yield None
+        return
+    chosen = [paths] if isinstance(paths, str) else list(paths)
+    for start in range(0, len(chosen), MOST_PATHS):
+        yield chosen[start : start + MOST_PATHS]
+
+
+def _merge(into: dict[str, Any], results: Mapping[str, Any]) -> None:
+    """Add the results, also to sub-workflows with results already."""
+    for name, value in results.items():
+        if isinstance(value, dict) and isinstance(into.get(name), dict):
+            _merge(into[name], value)
+        else:
+            into[name] = value
 
 
 def _path(flow: str) -> str:

@@ -1,12 +1,13 @@
 """Runs over the HTTP API: lists, details, logs, and the commands start, stop, resume, export and add tasks."""
 
+import time
 import uuid
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from typing_extensions import TypedDict
 
-from crawler_lifecycle.client.http.connection import HttpConnection, segment
+from crawler_lifecycle.client.http.connection import HttpConnection, segment, with_actor
 from crawler_lifecycle.client.http.pages import Page, every
 from crawler_lifecycle.client.http.streams import followed
 from crawler_lifecycle.contract.answers import Resumed, Started, Stopping
@@ -27,6 +28,9 @@ from crawler_lifecycle.contract.task_order import TaskOrder
 from crawler_lifecycle.errors import TemporaryError
 
 LARGEST_PAGE = 500  # runs
+EXPORT_PATIENCE = 30.0  # seconds to wait for a watched run's exports after its end
+OUTAGE_PATIENCE = 60.0  # seconds: longest outage while a run is watched
+PAUSE = 0.5  # seconds between two reads while the exports are made, or after a failed read
 
 
 class _RunPage(TypedDict):
@@ -71,6 +75,33 @@ class ApiRuns:
     def show(self, run: int | str) -> RunDetails:
         """Return the run with all its tasks and their evidence."""
         return self._connection.read(RunDetails, f"{_path(run)}/details")
+
+    def watch(self, run: int | str) -> Iterator[RunDetails]:
+        """Yield the run at every change, until the run is over and its exports are done, or exceed EXPORT_PATIENCE."""
+        last = self.show(run)
+        yield last
+        number = last.run.run_id
+        for _ in () if last.run.status.is_over else followed(self._connection, "/v1/changes", {"run": str(number)}):
+            if (details := self._show_after_outage(number)) != last:
+                yield (last := details)
+            if last.run.status.is_over:
+                break
+        deadline = time.monotonic() + EXPORT_PATIENCE
+        while not last.is_handed_over and time.monotonic() < deadline:
+            time.sleep(PAUSE)
+            if (details := self._show_after_outage(number)) != last:
+                yield (last := details)
+
+    def _show_after_outage(self, run: int) -> RunDetails:
+        """Return the run, also after an outage for at most OUTAGE_PATIENCE."""
+        deadline = time.monotonic() + OUTAGE_PATIENCE
+        while True:
+            try:
+                return self.show(run)
+            except TemporaryError:
+                if time.monotonic() > deadline:
+                    raise
+            time.sleep(PAUSE)
 
     def overview(self, run: int | str) -> RunOverview:
         """Return the run without its tasks."""
@@ -133,14 +164,15 @@ class ApiRuns:
         body = {"force": force, "reason": reason, "actor": actor}
         return self._connection.command(Stopping, "POST", f"{_path(run)}/stop", body, repeatable=True)
 
-    def resume(self, run: int | str, *, reopen: bool = False) -> Resumed:
+    def resume(self, run: int | str, *, reopen: bool = False, actor: str | None = None) -> Resumed:
         """Give the run a supervisor again; with `reopen`, give a FAILED run's tasks another attempt."""
-        body = {"reopen": reopen}
-        return self._connection.command(Resumed, "POST", f"{_path(run)}/resume", body, repeatable=not reopen)
+        path, body = with_actor(f"{_path(run)}/resume", actor), {"reopen": reopen}
+        return self._connection.command(Resumed, "POST", path, body, repeatable=not reopen)
 
-    def export(self, run: int | str) -> Sequence[ExportRecord]:
+    def export(self, run: int | str, *, actor: str | None = None) -> Sequence[ExportRecord]:
         """Announce the run's end and archive its files again."""
-        return self._connection.command(_Exported, "POST", f"{_path(run)}/export", repeatable=True)["exports"]
+        path = with_actor(f"{_path(run)}/export", actor)
+        return self._connection.command(_Exported, "POST", path, repeatable=True)["exports"]
 
     def add_tasks(self, run: int | str, count: int, key: str | None = None) -> range:
         """Add tasks to a run under way and return their numbers. A second call with the same key adds no tasks."""

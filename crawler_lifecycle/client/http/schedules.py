@@ -6,7 +6,7 @@ from typing import Any
 
 from typing_extensions import TypedDict
 
-from crawler_lifecycle.client.http.connection import HttpConnection, segment
+from crawler_lifecycle.client.http.connection import HttpConnection, segment, with_actor
 from crawler_lifecycle.client.http.runs import start_body
 from crawler_lifecycle.contract.schedules import (
     Backfilled,
@@ -39,14 +39,14 @@ class Schedules:
         moment = before.isoformat() if before else None
         return self._connection.read(ScheduleDetails, _path(schedule), occurrences=occurrences, before=moment)
 
-    def create(self, request: ScheduleRequest | ManagerSchedule) -> ScheduleDetails:
+    def create(self, request: ScheduleRequest | ManagerSchedule, *, actor: str | None = None) -> ScheduleDetails:
         """Make a schedule. Conflict if the name is taken."""
-        return self._put(request, {"If-None-Match": "*"}, repeatable=False)
+        return self._put(request, actor, {"If-None-Match": "*"}, repeatable=False)
 
-    def replace(self, request: ScheduleRequest | ManagerSchedule) -> ScheduleDetails:
+    def replace(self, request: ScheduleRequest | ManagerSchedule, *, actor: str | None = None) -> ScheduleDetails:
         """Give the schedule these rules from now on."""
         self.show(request.schedule_id, occurrences=0)
-        return self._put(request, {}, repeatable=True)
+        return self._put(request, actor, {}, repeatable=True)
 
     def pause(self, schedule: str, *, actor: str | None = None, reason: str | None = None) -> ScheduleDetails:
         return self._set("pause", schedule, actor, reason)
@@ -54,22 +54,32 @@ class Schedules:
     def resume(self, schedule: str, *, actor: str | None = None, reason: str | None = None) -> ScheduleDetails:
         return self._set("resume", schedule, actor, reason)
 
-    def trigger(self, schedule: str) -> Triggered:
+    def trigger(self, schedule: str, *, actor: str | None = None) -> Triggered:
         """Start an occurrence now."""
-        return self._connection.command(Triggered, "POST", f"{_path(schedule)}/trigger", repeatable=False)
+        return self._connection.command(
+            Triggered, "POST", with_actor(f"{_path(schedule)}/trigger", actor), repeatable=False
+        )
 
-    def backfill(self, schedule: str, since: datetime, until: datetime, *, at_once: bool = False) -> Backfilled:
+    def backfill(
+        self, schedule: str, since: datetime, until: datetime, *, at_once: bool = False, actor: str | None = None
+    ) -> Backfilled:
         """Start the past occurrences between two times."""
         body = {"since": since.isoformat(), "until": until.isoformat(), "at_once": at_once}
-        return self._connection.command(Backfilled, "POST", f"{_path(schedule)}/backfill", body, repeatable=False)
+        path = with_actor(f"{_path(schedule)}/backfill", actor)
+        return self._connection.command(Backfilled, "POST", path, body, repeatable=False)
 
-    def delete(self, schedule: str) -> None:
-        self._connection.command(_Deleted, "DELETE", _path(schedule), repeatable=False)
+    def delete(self, schedule: str, *, actor: str | None = None) -> None:
+        self._connection.command(_Deleted, "DELETE", with_actor(_path(schedule), actor), repeatable=False)
 
     def _put(
-        self, request: ScheduleRequest | ManagerSchedule, headers: dict[str, str], *, repeatable: bool
+        self,
+        request: ScheduleRequest | ManagerSchedule,
+        actor: str | None,
+        headers: dict[str, str],
+        *,
+        repeatable: bool,
     ) -> ScheduleDetails:
-        path, body = _path(request.schedule_id), _body(request)
+        path, body = with_actor(_path(request.schedule_id), actor), _body(request)
         return self._connection.command(ScheduleDetails, "PUT", path, body, repeatable=repeatable, headers=headers)
 
     def _set(self, verb: str, schedule: str, actor: str | None, reason: str | None) -> ScheduleDetails:

@@ -78,7 +78,7 @@ def _client(connection: HttpConnection) -> httpx.Client:
     return httpx.Client(
         headers=connection.headers,
         timeout=httpx.Timeout(SILENCE_SECONDS, connect=CONNECT_SECONDS),
-        verify=connection.tls if connection.tls is not None else True,
+        verify=connection.tls_of_api if connection.tls_of_api is not None else True,
         mounts={f"all://{host}": None for host in LOOPBACK},
     )
 

@@ -91,7 +91,9 @@ def make_app(control: Control, settings: Settings, more: Sequence[APIRouter] = (
     """Return the application. `more`: endpoints of capabilities with their own folders."""
     app = _app_with_endpoints(more)
     disks = DiskWatch(settings.local_folders)
-    api = ApiState(control, settings.api, Tokens(settings.tokens_file), disks=disks)
+    api = ApiState(
+        control, settings.api, Tokens(settings.tokens_file, settings.api.operator_token.get_secret_value()), disks=disks
+    )
     app.state.api = api
     app.include_router(page_router())
     check = ApiCallerCheck(api.tokens, settings.api.requests_per_second)

@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query, Response
 
 from crawler_lifecycle.contract.answers import AuditStarted
-from crawler_lifecycle.contract.audits import AuditOverview, AuditReport, AuditRequest
+from crawler_lifecycle.contract.audits import AuditReport, AuditRequest, AuditView
 from crawler_lifecycle.contract.base import Message
 from crawler_lifecycle.services.api.document import answer
 from crawler_lifecycle.services.api.state import OPERATING, READING, Caller, CurrentApi, commands_of
@@ -24,11 +24,11 @@ DRY_RUN = AuditRequest()  # for a request without a body
 
 
 @router.get("/audits", dependencies=READING)
-def list_audits(
+async def list_audits(
     api: CurrentApi, limit: Annotated[int, Query(ge=0, le=1000, description="largest number of findings")] = 100
-) -> AuditOverview:
+) -> AuditView:
     """Return the latest audits and their findings. Open findings come first."""
-    return api.control.audits.overview(findings=limit)
+    return await api.control.audits.view(findings=limit)
 
 
 @router.post(

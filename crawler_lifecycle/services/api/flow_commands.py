@@ -22,7 +22,7 @@ from crawler_lifecycle.control.flows.definitions import read_definition, read_fr
 from crawler_lifecycle.services.api import document as docs
 from crawler_lifecycle.services.api import flow_messages as messages
 from crawler_lifecycle.services.api.flows import Flow
-from crawler_lifecycle.services.api.state import DOOR, OPERATING, Caller, CurrentApi
+from crawler_lifecycle.services.api.state import DOOR, OPERATING, Actor, Caller, CurrentApi
 from crawler_lifecycle.services.api.tokens import Token
 from crawler_lifecycle.services.problems import Responses, problems
 
@@ -53,6 +53,7 @@ async def push_flow(
     request: Request,
     body: messages.FlowBody,
     response: Response,
+    actor: Actor = None,
 ) -> FlowAnswer:
     """Store a flow, or update the flow with its id. A repeated request changes nothing.
 
@@ -61,7 +62,7 @@ async def push_flow(
     """
     del body  # checked and described by the framework; the definition is read strictly from the request itself
     definition = read_definition(await request.body())
-    answer = await api.control.flows.push(by_caller(PushFlow(definition=definition), caller))
+    answer = await api.control.flows.push(by_caller(PushFlow(definition=definition, actor=actor), caller))
     response.status_code = 201 if answer.created else 200
     response.headers["Location"] = f"/v1/flows/{quote(answer.flow_id)}"
     return answer

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
+from pydantic import Field
 from starlette.responses import StreamingResponse
 
 from crawler_lifecycle.contract.flows.limits import LONGEST_NAME
@@ -30,10 +31,11 @@ CHANGES = docs.stream_answer(
 
 router = APIRouter(prefix="/v1/flows", tags=["flows"])
 Flow = Annotated[str, Path(max_length=LONGEST_NAME, description="id of the flow")]
+MOST_PATHS = 200  # jobs in a request, whose address would be too long otherwise
 Job = Annotated[str, Query(min_length=1, max_length=LONGEST_PATH, description="path of the job, such as `sites/de`")]
 Below = Annotated[
-    str | None,
-    Query(max_length=LONGEST_PATH, description="only the job with this path, or all jobs of this sub-workflow"),
+    list[Annotated[str, Field(max_length=LONGEST_PATH)]],
+    Query(max_length=MOST_PATHS, description="only the jobs with these paths, and all jobs of these sub-workflows"),
 ]
 
 Explained = Annotated[
@@ -45,7 +47,9 @@ Explained = Annotated[
 @router.get("", dependencies=READING)
 def list_flows(
     api: CurrentApi,
-    state: Annotated[FlowState | None, Query(description="only flows in this state")] = None,
+    state: Annotated[
+        list[FlowState], Query(max_length=len(FlowState), description="only flows in one of these states")
+    ] = [],  # noqa: B006
     family: Annotated[str | None, Query(max_length=LONGEST_NAME, description="only flows of this family")] = None,
     search: Annotated[
         str | None,
@@ -62,14 +66,23 @@ def list_flows(
     ] = False,
     limit: Annotated[int, Query(ge=1, le=500, description="largest number in the answer")] = 50,
     cursor: Annotated[str | None, Query(max_length=256, description="`next` of the previous page")] = None,
+    before: Annotated[
+        str | None,
+        Query(
+            max_length=LONGEST_NAME, description="only flows older than the flow with this id; a cursor takes its place"
+        ),
+    ] = None,
 ) -> messages.FlowPage:
     """Return the flows, newest first."""
     list_name = f"{api.control.context.store.records.installation()}:flows:{state}:{family}:{attention}:{search}"
-    before = None if cursor is None else read_place(cursor, list_name)
+    if cursor is not None:
+        older_than: str | None = read_place(cursor, list_name)
+    else:
+        older_than = None if before is None else api.control.flows.row(before)[0]
     page = api.control.flows.list(
         limit=limit + 1,
-        before=before,
-        states=None if state is None else [state],
+        before=older_than,
+        states=state or None,
         family=family,
         search=search,
         attention=attention,
@@ -86,13 +99,15 @@ def list_flows(
 def list_jobs(
     api: CurrentApi,
     flow: Flow,
-    job: Below = None,
-    state: Annotated[MemberState | None, Query(description="only jobs in this state")] = None,
+    job: Below = [],  # noqa: B006
+    state: Annotated[
+        list[MemberState], Query(max_length=len(MemberState), description="only jobs in one of these states")
+    ] = [],  # noqa: B006
     first: Annotated[int, Query(ge=0, le=1 << 31, description="number of the first job")] = 0,
     limit: Annotated[int, Query(ge=1, le=1000, description="largest number in the answer")] = 100,
 ) -> messages.MemberPage:
     """Return the jobs of a flow by number."""
-    members = api.control.flows.members(flow, None if job is None else [job], states=None if state is None else [state])
+    members = api.control.flows.members(flow, job or None, states=state or None)
     page = [member for member in members if member.number >= first]
     return messages.MemberPage(
         jobs=page[:limit], total=len(members), next=page[limit].number if len(page) > limit else None
@@ -114,11 +129,11 @@ def list_attempts(api: CurrentApi, flow: Flow, job: Job) -> messages.AttemptList
     dependencies=READING_RESULTS,
     responses=problems(_404=docs.NO_FLOW_OR_JOB),
 )
-def get_results(api: CurrentApi, flow: Flow, job: Below = None) -> messages.Results:
+def get_results(api: CurrentApi, flow: Flow, job: Below = []) -> messages.Results:  # noqa: B006
     """Return recorded results. Needs the scope `results`, since results are data of the flow's author."""
-    if job is not None:
-        api.control.flows.members(flow, [job])  # NotFound without such a job
-    results = api.control.flows.results(flow, None if job is None else [job])
+    if job:
+        api.control.flows.members(flow, job)  # NotFound without such a job
+    results = api.control.flows.results(flow, job or None)
     content = {"results": untagged(results), "context": untagged(api.control.flows.context(flow))}
     return messages.Results.model_validate(content)
 

@@ -6,6 +6,7 @@ from urllib.parse import quote
 from fastapi import APIRouter, Depends, Query, Response
 
 from crawler_lifecycle.contract.flows.answers import FlowAnswer
+from crawler_lifecycle.contract.flows.definition import FlowDefinition
 from crawler_lifecycle.contract.flows.item_requests import AddItems, CancelItems, RetryItems, StartManager
 from crawler_lifecycle.contract.flows.names import LONGEST_PATH
 from crawler_lifecycle.contract.flows.records import Why
@@ -70,6 +71,16 @@ async def start_manager(
     response.status_code = 201 if answer.created else 200
     response.headers["Location"] = f"/v1/flows/{quote(answer.flow_id)}"
     return answer
+
+
+@router.post(
+    "/managers/definition",
+    dependencies=OPERATING,
+    responses=problems(_422=docs.NOT_ACCEPTABLE + " The catalogue may have no such manager."),
+)
+async def preview_manager(api: CurrentApi, body: StartManager) -> FlowDefinition:
+    """Return the catalogue manager's flow as a start would store the flow. Nothing is written."""
+    return await api.control.flows.definition_of_manager(body.manager, body.family, tuple(body.arguments))
 
 
 @router.get(

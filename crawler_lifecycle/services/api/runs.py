@@ -5,11 +5,12 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
 
+from crawler_lifecycle.contract.answers import CrawlerEntries
 from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.records import RunDetails, TaskRecord, without_values
 from crawler_lifecycle.contract.states import TaskStatus
 from crawler_lifecycle.contract.task_order import TaskOrder
-from crawler_lifecycle.errors import BadInput, NotFound
+from crawler_lifecycle.errors import BadInput, LifecycleError, NotFound
 from crawler_lifecycle.services.api import messages
 from crawler_lifecycle.services.api.cursors import make_cursor, read_cursor
 from crawler_lifecycle.services.api.document import NO_RUN, NO_TASK
@@ -18,6 +19,7 @@ from crawler_lifecycle.services.api.state import BEARER, READING, ApiState, Call
 from crawler_lifecycle.services.api.temporal_ui import workflow_url
 from crawler_lifecycle.services.problems import problems
 
+LARGEST_RUN_ID = 10**18  # within the database's integers
 LARGEST_TASK_NUMBER = 10**9  # above every task number, and within the database's integers
 CrawlerName = Annotated[str, Path(max_length=128, description="name in the catalogue")]
 
@@ -35,6 +37,19 @@ async def list_crawlers(api: CurrentApi) -> messages.CrawlerList:
     """Return the crawlers' names in the catalogue."""
     names = await api.control.context.scheduler(lambda scheduler: scheduler.crawler_names())
     return messages.CrawlerList(crawlers=names)
+
+
+@router.get("/crawler-entries", dependencies=READING)
+async def list_crawler_entries(api: CurrentApi) -> CrawlerEntries:
+    """Return the catalogue's entries, with hidden values for environment variables, and the catalogue's problem."""
+    context = api.control.context
+    entries = await context.scheduler_calls.run(context.parts.deployer.crawlers)
+    try:
+        await context.scheduler(lambda scheduler: scheduler.check())
+        problem = None
+    except LifecycleError as error:
+        problem = error.message
+    return CrawlerEntries(crawlers=[without_values(entry) for entry in entries], problem=problem)
 
 
 @router.get("/crawler-runs", dependencies=READING)
@@ -61,11 +76,14 @@ def list_runs(
     chosen: Chosen,
     limit: Annotated[int, Query(ge=1, le=500, description="largest number in the answer")] = 50,
     cursor: Annotated[str | None, Query(max_length=128, description="`next` of the previous page")] = None,
+    before: Annotated[
+        int | None, Query(ge=1, le=LARGEST_RUN_ID, description="only runs before this RunID; a cursor takes its place")
+    ] = None,
 ) -> messages.RunPage:
     """Return the runs, newest first."""
     # a cursor is valid only for the installation and the filters that made it
     list_name = f"{api.control.context.store.records.installation()}:{chosen.model_dump_json(exclude_defaults=True)}"
-    before = read_cursor(cursor, list_name) if cursor is not None else None
+    before = read_cursor(cursor, list_name) if cursor is not None else before
     summaries = api.control.runs.select(chosen, limit=limit + 1, before=before)
     has_next_page = len(summaries) > limit
     next_cursor = make_cursor(summaries[limit - 1].run_id, list_name) if has_next_page else None

@@ -76,7 +76,8 @@ async def put_schedule(
     only_new: OnlyNew = None,
 ) -> ScheduleDetails | Response:
     """Make a schedule, or give an existing schedule these rules from now on. A repeated request changes nothing."""
-    request, schedules = _schedule_request(schedule, body, caller.name), commands.schedules
+    requester = commands.context.requester.name
+    request, schedules = _schedule_request(schedule, body, caller.name, requester), commands.schedules
     try:
         if only_new is None:
             return await schedules.replace(request)
@@ -88,7 +89,9 @@ async def put_schedule(
         return await schedules.create(request)
 
 
-def _schedule_request(schedule: str, body: messages.ScheduleBody, caller: str) -> ScheduleRequest | ManagerSchedule:
+def _schedule_request(
+    schedule: str, body: messages.ScheduleBody, caller: str, requester: str | None
+) -> ScheduleRequest | ManagerSchedule:
     """Return the request for the schedule. The token's name stands beside the claimed name."""
     given = body.model_dump(exclude_unset=True, exclude={"run", "flow", "manager"})
     given |= {"overlap": body.overlap, "schedule_id": schedule}
@@ -96,12 +99,12 @@ def _schedule_request(schedule: str, body: messages.ScheduleBody, caller: str) -
         if body.flow is not None or body.run is not None:
             raise BadInput("manager", "either a run, a flow or a manager, and a single one")
         with refusals_as_bad_input():
-            return ManagerSchedule(**given, manager=body.manager, requested_by=of_token(caller, None, DOOR).name)
+            return ManagerSchedule(**given, manager=body.manager, requested_by=requester)
     if body.run is not None:
         run = body.run.model_dump(exclude={"trigger"}, exclude_unset=True)
         given["run"] = run | {"requested_by": of_token(caller, body.run.requested_by, DOOR, "run.requested_by").name}
     if body.flow is not None:
-        given |= {"flow": read_definition(json.dumps(body.flow)), "requested_by": of_token(caller, None, DOOR).name}
+        given |= {"flow": read_definition(json.dumps(body.flow)), "requested_by": requester}
     with refusals_as_bad_input():
         return ScheduleRequest(**given)
 

@@ -21,11 +21,11 @@ from pydantic import Field, ValidationError
 from crawler_lifecycle.contract.base import Message
 from crawler_lifecycle.contract.refusals import expectation
 from crawler_lifecycle.contract.requests import Name
-from crawler_lifecycle.control.stack_file import make_token, write_private
+from crawler_lifecycle.control.stack_file import API_TOKEN_FILE, make_token, write_private
 from crawler_lifecycle.errors import BadInput, Conflict, NotFound, NotReady
 
-EMBEDDED_NAME = "embedded"  # of the page's token in the embedded stack
-EMBEDDED_FILE = "api.token"  # in the state folder, with the text of the page's token
+OPERATOR_NAME = "operator"  # the settings' token
+EMBEDDED_NAME = "embedded"  # the embedded stack's token, for the page and for `crawlctl`
 Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 PREFIX = "crawl_"  # lets scanners for leaked secrets recognise a token
 
@@ -48,22 +48,29 @@ class TokenFile(Message):
 
 
 class Tokens:
-    def __init__(self, path: Path) -> None:
+    """The tokens in the file, and a token with all scopes by the settings. `operator`: the text for the latter."""
+
+    def __init__(self, path: Path, operator: str = "") -> None:
         self.path = path
+        self._operator = (
+            [Token(name=OPERATOR_NAME, hash=_hash(operator), scopes=list(Scope), created_at=datetime.now(UTC))]
+            if operator
+            else []
+        )
         self._file_state: tuple[int, int, int] | None = None  # time, size and inode when the file was read
         self._known: Sequence[Token] = ()
 
     def find(self, text: str) -> Token | None:
         """Return the token with this text, or None. Comparisons take a constant time, against guessing."""
         digest, match = _hash(text), None
-        for known in self.all():
+        for known in (*self._operator, *self.all()):
             if hmac.compare_digest(known.hash, digest):
                 match = known
         return match
 
     def is_valid(self, token: Token, scope: Scope) -> bool:
         """Return whether the file still has the token with the scope. A newer token of the same name does not count."""
-        return any(known.hash == token.hash and scope in known.scopes for known in self.all())
+        return any(known.hash == token.hash and scope in known.scopes for known in (*self._operator, *self.all()))
 
     def all(self) -> Sequence[Token]:
         """Return all tokens; none without a file. NotReady: the file is unreadable, and no caller is admitted."""
@@ -98,7 +105,7 @@ class Tokens:
         except ValidationError as error:
             raise BadInput("name", expectation(error.errors()[0])) from error
         with self._locked():
-            if any(known.name == name for known in self.all()):
+            if name == OPERATOR_NAME or any(known.name == name for known in self.all()):
                 raise Conflict(f"there is a token named {name} already: revoke that, or choose another name")
             self._write([*self.all(), new])
 
@@ -131,11 +138,11 @@ def _hash(text: str) -> str:
 
 
 def embedded_token(state: Path, tokens: Tokens) -> str:
-    """Return the text of the page's token in the embedded stack. A private file in the state folder keeps the text.
+    """Return the text of the embedded stack's token. A private file in the state folder keeps the text.
 
     A token with the same name and another text, from a lost file, is replaced.
     """
-    text = make_token(state, EMBEDDED_FILE)
+    text = make_token(state, API_TOKEN_FILE)
     if tokens.find(text) is None:
         if any(known.name == EMBEDDED_NAME for known in tokens.all()):
             tokens.revoke(EMBEDDED_NAME)
