@@ -182,7 +182,9 @@ async def test_a_stop_while_temporal_is_down_is_read_at_the_next_look(stack: Sit
         assert stack.details(run).run.intent is Intent.STOP
     stack.release(run, 1)  # which the watcher sees
     details = await assert_stopped(stack, run)
-    assert [(line.actor, line.door) for line in details.log if line.event == "stop"] == [("ann", "crawlctl")]
+    assert [(line.actor, line.door) for line in details.log if line.event == "stop"] == [
+        ("ann (token embedded)", "api")
+    ]
     assert [task.status for task in details.tasks] == [TaskStatus.STOPPED, TaskStatus.SUCCEEDED]
 
 

@@ -67,7 +67,11 @@ async def test_a_stop_that_is_waited_for_tells_each_phase(stack: Site, stopped: 
         stack, "stop", str(stopped.run_id), "--actor", "ann", "--reason", "wrong site", "--wait"
     )
     assert status == 0, told
-    for words in (f"Stop requested for run {stopped.run_id}\n", "by ann, crawlctl: wrong site", "jobs asked to end"):
+    for words in (
+        f"Stop requested for run {stopped.run_id}\n",
+        "by ann (token embedded), api: wrong site",
+        "jobs asked to end",
+    ):
         assert words in told
     phases, end, _ = told.partition(
         f"\nrun {stopped.run_id} ended STOPPED (outcome cancelled, reason stopped): 3 STOPPED\n"

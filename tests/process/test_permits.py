@@ -48,7 +48,7 @@ async def test_runs_of_a_site_follow_each_other_by_priority_and_wait_for_the_end
     paused = await limits(
         stack, "installation", "pause", "--label", SITE, "--allow-unknown", "--reason", "rebuilt", "--actor", "ann"
     )
-    assert (paused["paused_by"], paused["paused_reason"]) == ("ann", "rebuilt")
+    assert (paused["paused_by"], paused["paused_reason"]) == ("ann (token embedded)", "rebuilt")
     stack.release(first, 0, 1)
     await stack.assert_true(first, {0: 0, 1: 0})
     for run in (second, third):
