@@ -139,6 +139,7 @@ ELSEWHERE = {
     "StoppingActivities: runs.note",  # nodes that do not answer, and jobs of another cluster
     "ReconciliationActivities: runs.note",  # jobs of Kubernetes that cannot be removed
     "StoppingActivities: cluster.check",  # a job that cannot be ended, again and again
+    "JobAudit: records.run_id",  # a job whose run the database does not have
     "JobAudit: cluster.kill",  # an earlier audit has asked, minutes ago
     # jobs of a local cluster take no room when they are over
     "JobAudit: cluster.remove",
