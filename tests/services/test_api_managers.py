@@ -126,8 +126,8 @@ def test_the_ledger_has_pages_and_filters(http: httpx.Client, ledger: Managed) -
     problem(http.get(f"/v1/flows/{ledger.id}/why-item", params={"item": 9}), 404)
     flows = done(http.get("/v1/flows"))["flows"]
     assert flows[0]["items"] | {"has_problem": False} == {
-        "total": 3, "completed": 0, "failed": 1, "cancelled": 0, "refused": 0, "repeated": 0, "has_problem": False,
-        "is_exhausted": False,
+        "total": 3, "completed": 0, "failed": 1, "cancelled": 0, "refused": 0, "repeated": 0, "failures": 1,
+        "has_problem": False, "is_exhausted": False,
     }  # fmt: skip
 
 
