@@ -177,7 +177,7 @@ async def test_a_stop_while_temporal_is_down_is_read_at_the_next_look(stack: Sit
         assert status == 0, told
         assert (
             f"Stop requested for run {run.run_id}: its workflow will read the request at its next look "
-            "(later: Temporal does not" in told
+            "(later: Temporal " in told
         )
         assert stack.details(run).run.intent is Intent.STOP
     stack.release(run, 1)  # which the watcher sees

@@ -67,7 +67,7 @@ def test_a_schedule_is_made_changed_paused_resumed_and_deleted(http: httpx.Clien
 
     changed = put(http, "nightly")
     assert (changed.status_code, "Location" in changed.headers) == (200, False)
-    problem(put(http, "nightly", {"If-None-Match": "*"}), 412, "If-None-Match")
+    problem(put(http, "nightly", {"If-None-Match": "*"}), 412)
     shown = http.get("/v1/schedules/nightly", params={"occurrences": 3, "before": "2026-01-01T00:00:00Z"}).json()
     assert shown["occurrences"] == []
     problem(http.get("/v1/schedules/nightly?before=yesterday"), 422, "before")

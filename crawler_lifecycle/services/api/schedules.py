@@ -82,7 +82,7 @@ async def put_schedule(
         if only_new is None:
             return await schedules.replace(request)
         await schedules.show(schedule, occurrences=0)
-        return problem(412, f"there is a schedule {schedule} already", "If-None-Match")
+        return problem(412, f"there is a schedule {schedule} already")
     except NotFound:  # `replace` and `show` raise NotFound for a new name
         response.status_code = 201
         response.headers["Location"] = f"/v1/schedules/{schedule}"
