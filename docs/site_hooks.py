@@ -25,6 +25,10 @@ PYTHON = {
 }
 MIRRORS = ("chancy", "oban", "oban_pro", "shub")
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
+DRAWING = re.compile(r"!\[([^\]]+)\]\(([^)]+\.svg)\)")
+LOADED = re.compile(
+    r"""<(?:script|img|iframe|source)\b[^>]* src=["']?(https?:[^"'\s>]+)|<link\b[^>]* href=["']?(https?:[^"'\s>]+)"""
+)
 FENCE = re.compile(r"^( *```.*?^ *```)$", re.MULTILINE | re.DOTALL)
 
 
@@ -39,9 +43,17 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     path = page.file.src_uri
     origin = next((origin for origin, copy in AT_THE_ROOT.items() if copy == path), None)
     folder = ROOT if origin else (DOCS / path).parent
+    markdown = DRAWING.sub(lambda image: _drawing(image, (DOCS / path).parent), markdown)
     parts = FENCE.split(markdown)
     parts[::2] = [_lists(LINK.sub(lambda link: _linked(link, folder, path), part)) for part in parts[::2]]
     return "".join(parts)
+
+
+def on_post_page(output: str, page: Any, **_: Any) -> str:
+    """Refuse a page that loads something from another host."""
+    for loaded in LOADED.finditer(output):
+        LOG.warning("%s loads %s from another host", page.file.src_uri, loaded[1] or loaded[2])
+    return output
 
 
 def _generated() -> dict[str, str]:
@@ -62,6 +74,12 @@ def _generated() -> dict[str, str]:
         "decisions/index.md": _decisions(),
         "schemas/index.md": _schemas(),
     }
+
+
+def _drawing(image: re.Match[str], folder: Path) -> str:
+    """Return the drawing itself, so that it has the page's colours."""
+    svg = (folder / image[2]).read_text().partition("\n")[2]
+    return "<div>\n" + re.sub(r' style="[^"]*"', f' aria-label="{image[1]}"', svg, count=1) + "</div>"
 
 
 def _python(name: str, about: str) -> str:

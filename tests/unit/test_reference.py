@@ -1,4 +1,4 @@
-"""The generated pages of the reference have every command, endpoint, reason, setting and metric."""
+"""The generated pages have every command, endpoint, reason, setting and metric, and drawings are current."""
 
 import json
 import re
@@ -56,3 +56,11 @@ def test_every_cause_and_reason_has_a_row() -> None:
 def test_settings_and_metrics_have_rows() -> None:
     assert generator("settings")["page"]().count("\n| `CRAWLER_") > 100
     assert generator("metrics")["page"]().count("\n| `crawler_") > 30
+
+
+def test_a_drawing_has_the_digest_of_its_source() -> None:
+    """After a change of a source: `python docs/generate_diagrams.py`, with Graphviz."""
+    digest = generator("diagrams")["digest"]
+    sources = list((DOCS / "diagrams").glob("*.dot"))
+    assert len(sources) == 4
+    assert [path.name for path in sources if not path.with_suffix(".svg").read_text().startswith(digest(path))] == []
