@@ -1,20 +1,27 @@
-"""The Python code in the documents about flows runs as it stands there.
+"""The code in the documents about flows runs as it stands there, and the commands of all pages exist.
 
 A block names its file in its first line. Blocks with the same name are parts of one file, in their order.
 """
 
+import ast
+import json
 import re
 import shlex
 import subprocess
 import sys
+import textwrap
+import tomllib
+from collections.abc import Callable
 from contextlib import nullcontext
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import click
 import pytest
+import yaml
 
 from crawler_lifecycle.cli.program import main
 from crawler_lifecycle.client import WorkflowPlugin
@@ -31,9 +38,16 @@ PAGES = [
     "howto/test-managers.md",
     "howto/manager-rules.md",
 ]
+ALL_PAGES = sorted([*DOCS.parent.glob("*.md"), *DOCS.rglob("*.md")])
+FENCE = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.M | re.S)
+READ: dict[str, Callable[[str], Any]] = {
+    "python": ast.parse,
+    "json": json.loads,
+    "toml": tomllib.loads,
+    "yaml": lambda code: list(yaml.safe_load_all(code)),
+}
 DOORS = DOCS / "howto" / "flows.md"
 PORTS = DOCS / "howto" / "flows-from-chancy-and-oban.md"
-FIRST_MANAGER = DOCS / "tutorial" / "first-manager.md"
 INSIDE_OF_CHANCY = ["process_workflow", "get_scope", "migrate_key", "migrate_package", "api_plugin", "run"]
 
 
@@ -62,15 +76,16 @@ def test_the_pictures_text_is_the_graphs(tmp_path: Path) -> None:
 
 
 def commands() -> set[str]:
-    pages = [DOCS / page for page in PAGES] + [
-        PORTS,
-        FIRST_MANAGER,
-        DOCS / "why.md",
-        DOCS / "tutorial" / "first-schedule.md",
-    ]
-    lines = "\n".join(page.read_text() for page in pages)
-    blocks = re.findall(r"^(?:\$ )?(?:\.venv/bin/)?(crawlctl [^#\n]+)", lines, re.M)
-    return {line.strip() for line in [*blocks, *re.findall(r"`(crawlctl \w[^`]+)`", lines)]} | verbs_of_doors()
+    """Return the commands in code blocks and sentences of all pages but decisions, and the verbs of doors."""
+    lines = verbs_of_doors()
+    for page in (path for path in ALL_PAGES if "decisions" not in path.parts):
+        blocks, sentences = FENCE.findall(page.read_text()), FENCE.sub("", page.read_text())
+        shell = "\n".join(code for kind, code in blocks if kind in ("", "sh")).replace("\\\n", " ")
+        codes = re.findall(r"^(?:.*[ /])?(crawlctl [a-z-].*)", shell, re.M) + re.findall(
+            r"`(crawlctl\s[^`]+)`", sentences
+        )
+        lines |= {" ".join(re.split(r"[#|>&;]", code)[0].split()) for code in codes}
+    return lines
 
 
 def verbs_of_doors() -> set[str]:
@@ -85,22 +100,36 @@ def verbs_of_doors() -> set[str]:
 
 
 @pytest.mark.parametrize("line", sorted(commands()))
-def test_a_command_has_the_options_that_a_page_names(
-    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "flows").mkdir()
-    for name in ("my_graph.py", "ported.py", "flows/books.py", "FILE"):
-        (tmp_path / name).write_text("")
+def test_a_command_of_a_page_has_its_options(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files need not exist. `crawlctl resume --reopen` and the like in a sentence name an option without its value."""
+    monkeypatch.setattr(click.Path, "convert", lambda self, value, param, ctx: value)
     _, *words = shlex.split(line)
     command: click.Command = main
-    while isinstance(command, click.Group) and words:
+    while isinstance(command, click.Group) and words and not words[0].startswith("-"):
         name, *words = words
         inner = command.get_command(click.Context(command), name)
         assert inner is not None, name
         command = inner
-    if words:  # a command alone is a name in a sentence
+    context = click.Context(command)
+    if len(words) == 1 and words[0].startswith("-"):
+        assert words[0] in {name for option in command.get_params(context) for name in option.opts}
+    elif words:  # a command alone is a name in a sentence
         assert command.make_context(command.name, words).args == []
+
+
+@pytest.mark.parametrize("page", ALL_PAGES, ids=lambda path: str(path.relative_to(DOCS.parent)))
+def test_the_blocks_of_a_page_can_be_read_and_name_modules_that_exist(page: Path) -> None:
+    blocks = [(kind, textwrap.dedent(code)) for kind, code in FENCE.findall(page.read_text())]
+    own = {name for _, code in blocks for name in re.findall(r"^# (\w+)\.py\n", code)}
+    for kind, code in blocks:
+        READ.get(kind, str)(code)
+        for node in ast.walk(ast.parse(code if kind == "python" else "")):
+            if isinstance(node, ast.ImportFrom) and node.module not in own:
+                module = import_module(str(node.module))
+                missing = [name.name for name in node.names if not hasattr(module, name.name)]
+                assert [name for name in missing if find_spec(f"{node.module}.{name}") is None] == []
+            elif isinstance(node, ast.Import):
+                assert [name.name for name in node.names if name.name not in own and not find_spec(name.name)] == []
 
 
 def test_083_the_page_says_who_does_what_chancys_plugin_does_elsewhere() -> None:
