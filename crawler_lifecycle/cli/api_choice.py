@@ -30,11 +30,17 @@ def is_direct(words: str) -> bool:
     return any(words == name or words.startswith(f"{name} ") for name in DIRECT)
 
 
-def open_api(state: Path | None) -> "Api":
-    """Return the client for the chosen API. NotReady without an API's address or token."""
+def open_api(state: Path | None, *, seconds: float | None = None) -> "Api":
+    """Return the client for the chosen API. NotReady without an API's address or token.
+
+    `seconds` limits a request; default: the setting.
+    """
     from crawler_lifecycle.client.http import Api
 
-    api = Api.open(_settings(state))
+    settings = _settings(state)
+    if seconds is not None:
+        settings = settings.model_copy(update={"seconds": seconds})
+    api = Api.open(settings)
     api.connection.advice = f"`--api`, `--state` or CRAWLER_REMOTE__URL chooses an API; {WITHOUT_API}"
     return api
 

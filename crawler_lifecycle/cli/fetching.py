@@ -14,6 +14,7 @@ import click
 
 from crawler_lifecycle.cli.api_choice import open_api
 from crawler_lifecycle.cli.common import print_json, standard_options
+from crawler_lifecycle.cli.completion import run_argument
 from crawler_lifecycle.errors import BadInput, Conflict, LifecycleError, TemporaryError
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ LONGEST_CRAWLER = 100  # characters from the crawler's name in the file's name
 
 
 @click.command()
-@click.argument("run")
+@run_argument
 @click.option("--end", type=click.IntRange(min=1), help="Number of the end, for a reopened run; default: the last end.")
 @click.option("--output", type=click.Path(path_type=Path), default=Path(),
               help="File, or an existing folder; default: the current folder.")  # fmt: skip

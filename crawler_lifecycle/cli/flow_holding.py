@@ -10,9 +10,10 @@ import click
 
 from crawler_lifecycle.cli.api_choice import open_api
 from crawler_lifecycle.cli.common import print_json, standard_options
+from crawler_lifecycle.cli.completion import flow_argument
 from crawler_lifecycle.cli.failures import INTERRUPTED
 from crawler_lifecycle.cli.flow_items import has_ledger
-from crawler_lifecycle.cli.flow_options import actor_option, flow_argument, on_record, open_flows, print_effect
+from crawler_lifecycle.cli.flow_options import actor_option, on_record, open_flows, print_effect
 from crawler_lifecycle.domain.words import counted
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import click
 from crawler_lifecycle.cli.common import plain
 from crawler_lifecycle.cli.flow_causes import cause_in_words
 from crawler_lifecycle.cli.manager_lines import problem_lines, progress_line, settled, status_lines, sum_words, total
-from crawler_lifecycle.cli.words import coloured, duration, facts, fitted, is_odd, rfc3339, table
+from crawler_lifecycle.cli.words import coloured, duration, facts, fitted, is_odd, moment_text, rfc3339, table
 from crawler_lifecycle.contract.flows.answers import FlowAnswer, FlowSummary, MemberRecord
 from crawler_lifecycle.contract.flows.names import parent_path
 from crawler_lifecycle.contract.flows.records import FlowStatus, Why
@@ -33,16 +33,17 @@ def counts(members: Mapping[MemberState, int]) -> str:
 
 def list_lines(flows: Sequence[FlowSummary], now: datetime, width: int | None = None) -> Iterator[str]:
     """Yield the lines of a table, no wider than `width`."""
-    rows: Sequence[Sequence[str]] = [FLOW_COLUMNS, *(_flow_row(flow, now) for flow in flows)]
+    rows: Sequence[Sequence[str]] = [FLOW_COLUMNS, *(_flow_row(flow, now, width) for flow in flows)]
     shown = rows if width is None else fitted(rows, width, EXPENDABLE)
     return table(shown, shown[0].index("STATE"))
 
 
-def _flow_row(flow: FlowSummary, now: datetime) -> tuple[str, ...]:
+def _flow_row(flow: FlowSummary, now: datetime, width: int | None) -> tuple[str, ...]:
     took = "-" if flow.started_at is None else duration((flow.stopped_at or now) - flow.started_at)
     jobs = counts(flow.counts) if flow.items is None else sum_words(flow.items)
     waits = ", ".join(map(_wait, flow.waits_for)) or "-"
-    return flow.id, flow.name or "-", _shown_state(flow), jobs, rfc3339(flow.created_at), took, waits
+    created = moment_text(flow.created_at, now, width)
+    return flow.id, flow.name or "-", _shown_state(flow), jobs, created, took, waits
 
 
 def _shown_state(flow: FlowSummary) -> str:

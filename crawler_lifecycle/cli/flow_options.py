@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 MOST_REASONS = 20  # jobs named in a refusal; further jobs are counted
 
-flow_argument = click.argument("flow")
 jobs_argument = click.argument("jobs", nargs=-1)
 arguments_argument = click.argument("arguments", nargs=-1, type=click.UNPROCESSED)  # for a crawl manager, after `--`
 file_argument = click.argument("file", type=click.Path(path_type=Path))

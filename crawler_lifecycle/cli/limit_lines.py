@@ -2,13 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 
-from crawler_lifecycle.cli.words import facts, rfc3339, table, waiting_words
-from crawler_lifecycle.contract.answers import InstallationView
-from crawler_lifecycle.contract.attention import Attention
+from crawler_lifecycle.cli.words import rfc3339, table
 from crawler_lifecycle.contract.limits import INSTALLATION, LimitRecord, in_words
 from crawler_lifecycle.contract.records import Place, RunSummary
 from crawler_lifecycle.contract.states import Intent, RunStatus
-from crawler_lifecycle.domain.words import counted
 
 COLUMNS = ("SCOPE", "RUNS", "TASKS", "PLACES KEPT", "WEIGHT", "QUEUED RUNS", "PAUSED")
 
@@ -25,54 +22,15 @@ def _row(record: LimitRecord) -> tuple[str, ...]:
         str(record.places_kept),
         _cap(record.weight),
         str(record.runs_held),
-        _pause(record),
+        "-" if record.paused_at is None else pause_words(record),
     )
-
-
-def installation_lines(view: InstallationView, attention: Attention | None = None) -> Iterator[str]:
-    limits = view.limits
-    yield f"installation {view.installation}"
-    yield from facts(
-        [
-            ("attention", None if attention is None else ", ".join(_needs(attention)) or "nothing needs attention"),
-            ("open runs", f"{view.open_runs}, of them {view.runs_in_line} queued for a permit"),
-            ("running", f"{_of(limits.runs_begun, limits.runs)} runs"),
-            ("in cluster", f"{_of(limits.tasks_in_cluster, limits.tasks)} tasks"),
-            ("paused", None if limits.paused_at is None else _pause(limits)),
-            ("places", f"{view.places.taken} of {view.places.total} taken" if view.places else None),
-            ("stuck", f"{counted(view.saturated_runs, 'run')} for over 5 min" if view.saturated_runs else None),
-        ]
-    )
-    for run in view.saturated:
-        cause = waiting_words(run.waiting_cause) if run.waiting_cause else "waits"
-        yield f"    run {run.run_id}  {run.crawler}  {cause}, since {rfc3339(run.waiting_since)}"
-
-
-def _needs(attention: Attention) -> Iterator[str]:
-    """Yield the counts above zero, as at the top of the page."""
-    counts = (
-        (attention.failed_runs, "run", " failed in 24 hours"),
-        (attention.with_failed_items.total, "flow", " with failed items"),
-        (attention.saturated_runs, "run", " stuck without capacity"),
-        (attention.without_host.total, "flow", " without a host"),
-        (attention.awaiting_approval.total, "flow", " awaiting approval"),
-        (attention.open_findings, "open audit finding", ""),
-        (attention.pauses, "pause", ""),
-    )
-    yield from (counted(number, noun) + need for number, noun, need in counts if number)
-
-
-def _of(number: int, cap: int | None) -> str:
-    return str(number) if cap is None else f"{number} of {cap}"
 
 
 def _cap(number: int | None) -> str:
     return "-" if number is None else str(number)
 
 
-def _pause(record: LimitRecord) -> str:
-    if record.paused_at is None:
-        return "-"
+def pause_words(record: LimitRecord) -> str:
     reason = " ".join((record.paused_reason or "").split())
     return f"since {rfc3339(record.paused_at)} by {record.paused_by or 'an unnamed caller'}: {reason}"
 

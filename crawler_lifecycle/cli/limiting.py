@@ -13,7 +13,6 @@ from crawler_lifecycle.cli.failures import Commands
 if TYPE_CHECKING:
     from crawler_lifecycle.contract.limits import LimitRecord
 
-MOST_SATURATED = 5  # runs without room, shown by number
 NONE = "none"  # takes a value away
 
 
@@ -93,30 +92,16 @@ def set_limits(
     _print(open_api(state).limits.change(change, actor=actor or user_name()), as_json=as_json)
 
 
-@click.group("installation", cls=Commands, invoke_without_command=True)
-@standard_options
-@click.pass_context
-def installation(ctx: click.Context, state: Path | None, as_json: bool) -> None:
-    """Show the installation's state, and pause or resume work.
-
-    A pause is for the installation, a crawler or a label. Without a command, show how many runs are open, wait for
-    their permits and find no room in the cluster, and what needs a person's attention.
+@click.group("installation", cls=Commands)
+def installation() -> None:
+    """Pause and resume work of the installation, a crawler or a label. `crawlctl status` shows the pauses.
 
     \b
     Examples:
-      crawlctl installation
       crawlctl installation pause --reason "the cluster is upgraded"
       crawlctl installation pause --label site:example.com --reason "the site asked us"
       crawlctl installation resume --label site:example.com
     """
-    from crawler_lifecycle.cli.limit_lines import installation_lines
-
-    if ctx.invoked_subcommand is None:
-        api = open_api(state)
-        attention = None if as_json else api.attention()
-        view = api.limits.installation()
-        view = view.model_copy(update={"saturated": view.saturated[:MOST_SATURATED]})
-        print_answer(view, lambda view: installation_lines(view, attention), as_json=as_json)
 
 
 @installation.command()

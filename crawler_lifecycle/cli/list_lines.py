@@ -11,7 +11,7 @@ from crawler_lifecycle.cli.words import (
     duration,
     fitted,
     is_odd,
-    rfc3339,
+    moment_text,
     shortened,
     table,
     waiting_words,
@@ -30,7 +30,7 @@ LONGEST_WHY = 80  # characters; the rest of a longer explanation is cut off
 
 def list_lines(runs: Sequence[RunSummary], now: datetime, width: int | None = None) -> Iterator[str]:
     """Yield the lines of a table, no wider than `width`."""
-    rows: Sequence[Sequence[str]] = [RUN_COLUMNS, *(_row(run, now) for run in runs)]
+    rows: Sequence[Sequence[str]] = [RUN_COLUMNS, *(_row(run, now, width) for run in runs)]
     odd_rows = {number for number, run in enumerate(runs, 1) if is_odd_end(run)}
     return table(rows if width is None else fitted(rows, width, EXPENDABLE), STATUS, odd_rows)
 
@@ -50,7 +50,7 @@ def listed_status(run: RunSummary) -> ListedStatus:
     return ListedStatus.STOPPED if is_stopped else ListedStatus(run.status)
 
 
-def _row(run: RunSummary, now: datetime) -> tuple[str, ...]:
+def _row(run: RunSummary, now: datetime, width: int | None) -> tuple[str, ...]:
     return (
         str(run.run_id),
         run.crawler,
@@ -60,7 +60,7 @@ def _row(run: RunSummary, now: datetime) -> tuple[str, ...]:
         counts(run.tasks),
         crawled(run.stats) or "-",
         run.trigger,
-        rfc3339(run.created_at),
+        moment_text(run.created_at, now, width),
         duration(time_taken(run, now)),
         shortened(why(run) or _wait(run), LONGEST_WHY),
     )

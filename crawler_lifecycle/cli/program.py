@@ -10,6 +10,7 @@ from crawler_lifecycle import __version__
 from crawler_lifecycle.cli import (
     admin,
     auditing,
+    completion,
     demo,
     fetching,
     flows,
@@ -44,6 +45,7 @@ for command in (
     up.up,
     demo.demo,
     running.run,
+    reading.status,
     reading.list_runs,
     reading.crawlers,
     reading.show,
@@ -64,5 +66,6 @@ for command in (
     admin.database,
     admin.doctor,
     admin.accept_namespace,
+    completion.completion,
 ):
     main.add_command(command)

@@ -1,4 +1,4 @@
-"""The commands that only read: list, crawlers, show, logs."""
+"""The commands that only read: status, list, crawlers, show, logs."""
 
 import time
 from collections.abc import Iterable
@@ -19,6 +19,7 @@ from crawler_lifecycle.cli.common import (
     terminal_width,
     until_reader_leaves,
 )
+from crawler_lifecycle.cli.completion import run_argument
 from crawler_lifecycle.cli.failures import USAGE
 from crawler_lifecycle.domain.words import counted
 from crawler_lifecycle.errors import LifecycleError, NotFound
@@ -30,6 +31,23 @@ if TYPE_CHECKING:
 STATUSES = ("INITIALIZING", "PROCESSING", "STOPPING", "COMPLETED", "FAILED", "STOPPED")
 BYTES_OF_TAILS = 1 << 20  # a log's end, where `--tail` looks for the last lines
 LEAST_PAUSE_SECONDS = 0.3  # pause between two reads of a followed log; after many bytes, the pause is longer
+
+
+@click.command()
+@standard_options
+def status(state: Path | None, as_json: bool) -> None:
+    """Show what is open, waiting, stuck, failed and paused, and what needs a decision.
+
+    \b
+    Examples:
+      crawlctl status
+      crawlctl status --json | jq .attention
+    """
+    from crawler_lifecycle.cli.status_lines import status_lines
+
+    api = open_api(state)
+    answer = {"installation": api.limits.installation(), "attention": api.attention()}
+    print_answer(answer, lambda answer: status_lines(**answer), as_json=as_json)
 
 
 @click.command("list")
@@ -155,7 +173,7 @@ def _check_catalogue(file: Path, *, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("run")
+@run_argument
 @standard_options
 def show(run: str, state: Path | None, as_json: bool) -> None:
     """Show all that is recorded about RUN, a RunID or a run_uid.
@@ -172,7 +190,7 @@ def show(run: str, state: Path | None, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("run")
+@run_argument
 @click.option(
     "--task", type=click.IntRange(min=0), help="Only this task; default: all tasks, with the task at every line."
 )

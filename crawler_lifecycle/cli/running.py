@@ -17,6 +17,7 @@ from crawler_lifecycle.cli.common import (
     verbose_option,
     with_state,
 )
+from crawler_lifecycle.cli.completion import crawler_argument, run_argument
 from crawler_lifecycle.cli.failures import INTERRUPTED, NOT_COMPLETED, OK
 from crawler_lifecycle.cli.requests import Arguments, make_request, run_options
 from crawler_lifecycle.cli.threads import iterate
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("crawler")
+@crawler_argument
 @run_options
 @click.option(
     "--trigger",
@@ -65,7 +66,7 @@ def run(crawler: str, arguments: Arguments, detach: bool, verbose: bool, state: 
 
 
 @click.command()
-@click.argument("run")
+@run_argument
 @verbose_option
 @standard_options
 def watch(run: str, verbose: bool, state: Path | None, as_json: bool) -> None:
@@ -109,7 +110,7 @@ async def _print_changes(changes: "AsyncIterator[RunDetails]") -> "RunDetails":
 
 
 @click.command()
-@click.argument("run")
+@run_argument
 @standard_options
 def export(run: str, state: Path | None, as_json: bool) -> None:
     """Announce the end of RUN and archive its files again.

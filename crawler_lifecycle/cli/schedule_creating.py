@@ -8,8 +8,9 @@ import click
 
 from crawler_lifecycle.cli.api_choice import open_api
 from crawler_lifecycle.cli.common import Duration, standard_options, user_name
+from crawler_lifecycle.cli.completion import schedule_argument
 from crawler_lifecycle.cli.requests import Arguments, make_schedule, run_options
-from crawler_lifecycle.cli.schedule_opening import print_schedule, schedule_argument, write_schedule
+from crawler_lifecycle.cli.schedule_opening import print_schedule, write_schedule
 from crawler_lifecycle.errors import BadInput
 
 if TYPE_CHECKING:

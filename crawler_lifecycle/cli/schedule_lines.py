@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 import click
 
-from crawler_lifecycle.cli.words import coloured, duration, facts, named, rfc3339, table
+from crawler_lifecycle.cli.words import coloured, duration, facts, moment_text, named, rfc3339, table
 from crawler_lifecycle.contract.schedules import (
     Occurrence,
     OccurrenceOutcome,
@@ -27,18 +27,18 @@ NEXT_TIMES = 3  # next due times that are shown
 SHOWN_COMMANDS = 3
 
 
-def list_lines(schedules: Sequence[ScheduleSummary]) -> Iterator[str]:
-    return table([COLUMNS, *(_row(schedule) for schedule in schedules)])
+def list_lines(schedules: Sequence[ScheduleSummary], now: datetime, width: int | None = None) -> Iterator[str]:
+    return table([COLUMNS, *(_row(schedule, now, width) for schedule in schedules)])
 
 
-def _row(schedule: ScheduleSummary) -> tuple[str, ...]:
+def _row(schedule: ScheduleSummary, now: datetime, width: int | None) -> tuple[str, ...]:
     return (
         schedule.schedule_id,
         _subject(schedule),
         _times(schedule),
         "paused" if schedule.paused else "active",
-        rfc3339(schedule.next_at[0] if schedule.next_at else None),
-        rfc3339(schedule.last_started_at),
+        moment_text(schedule.next_at[0] if schedule.next_at else None, now, width),
+        moment_text(schedule.last_started_at, now, width),
     )
 
 

@@ -6,16 +6,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
 from crawler_lifecycle.cli.api_choice import open_api
 from crawler_lifecycle.cli.common import print_answer
 from crawler_lifecycle.cli.flow_options import open_direct
 
 if TYPE_CHECKING:
     from crawler_lifecycle.contract.schedules import ManagerSchedule, ScheduleDetails, ScheduleRequest
-
-schedule_argument = click.argument("schedule_id", metavar="SCHEDULE")
 
 
 def write_schedule(

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 import click
 
 from crawler_lifecycle.cli.api_choice import open_api
-from crawler_lifecycle.cli.common import print_answer, print_json, standard_options, user_name
+from crawler_lifecycle.cli.common import print_answer, print_json, standard_options, terminal_width, user_name
+from crawler_lifecycle.cli.completion import schedule_argument
 from crawler_lifecycle.cli.failures import Commands
 from crawler_lifecycle.cli.requests import record_options
 from crawler_lifecycle.cli.schedule_creating import create
 from crawler_lifecycle.cli.schedule_files import apply, export
-from crawler_lifecycle.cli.schedule_opening import print_schedule, schedule_argument
+from crawler_lifecycle.cli.schedule_opening import print_schedule
 from crawler_lifecycle.domain.words import counted
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def list_schedules(state: Path | None, as_json: bool) -> None:
     from crawler_lifecycle.cli.schedule_lines import list_lines
 
     schedules = open_api(state).schedules.list()
-    print_answer(schedules, list_lines, as_json=as_json)
+    print_answer(schedules, lambda rows: list_lines(rows, datetime.now(UTC), terminal_width()), as_json=as_json)
     if not schedules and not as_json:
         click.echo("No schedules.")
 

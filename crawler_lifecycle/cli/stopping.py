@@ -16,6 +16,7 @@ from crawler_lifecycle.cli.common import (
     verbose_option,
     with_state,
 )
+from crawler_lifecycle.cli.completion import run_argument
 from crawler_lifecycle.cli.failures import INTERRUPTED
 from crawler_lifecycle.cli.requests import make_stop, record_options
 from crawler_lifecycle.cli.threads import call, iterate
@@ -31,7 +32,7 @@ SECONDS_UNTIL_NOTE = 3.0  # a stop that takes longer prints a note
 
 
 @click.command()
-@click.argument("run")
+@run_argument
 @click.option("--force", is_flag=True, help="Kill its jobs now, without the grace period.")
 @record_options
 @click.option("--wait", is_flag=True, help="Show every phase until no job of RUN is left, and the end of RUN.")
@@ -130,7 +131,7 @@ async def _until_proved(runs: "ApiRuns", run_id: int, *, verbose: bool, as_json:
 
 
 @click.command()
-@click.argument("run")
+@run_argument
 @click.option("--reopen", is_flag=True, help="Give the unsuccessful tasks of a FAILED run another attempt.")
 @standard_options
 def resume(run: str, reopen: bool, state: Path | None, as_json: bool) -> None:

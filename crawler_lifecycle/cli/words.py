@@ -55,6 +55,17 @@ def duration(time: timedelta) -> str:
     return f"{minutes}m{seconds % 60:02}s" if minutes else f"{seconds}s"
 
 
+def moment_text(moment: datetime | None, now: datetime, width: int | None) -> str:
+    """Return a time for a table: relative, such as `3h20m ago` or `in 12d`, on a terminal with this width, else as
+    RFC 3339.
+    """
+    if moment is None or width is None:
+        return rfc3339(moment)
+    time = abs(now - moment)
+    words = f"{time.days}d" if time.days > 1 else duration(time)
+    return f"in {words}" if moment > now else f"{words} ago"
+
+
 def coloured(status: str, width: int = 0, *, is_odd: bool = False) -> str:
     """Return the status in its colour. `is_odd`, or a word beside the status: yellow."""
     return click.style(status.ljust(width), fg="yellow" if is_odd or ", " in status else COLOURS.get(status))

@@ -1,6 +1,7 @@
 """`crawlctl` with an API, and no other access to the installation."""
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -93,19 +94,38 @@ def test_show_and_watch_tell_all_of_a_run(crawlctl: Cli, database: Database, mak
     assert "task 0 (main)" in crawlctl("show", shown["run"]["run_uid"]).stdout
 
 
-def test_the_installation_alone_shows_its_state(crawlctl: Cli, make_run: MakeRun) -> None:
-    """The command printed its help, and only the API and the page had the state."""
+def test_the_status_says_what_is_open_and_paused(crawlctl: Cli, make_run: MakeRun) -> None:
     make_run(2)
     assert crawlctl("limits", "set", "--tasks", "500").exit_code == 0
     assert crawlctl("installation", "pause", "--reason", "moved").exit_code == 0
-    shown = crawlctl("installation").stdout
-    assert "attention     1 pause\n" in shown
-    assert "open runs     1, of them 0 queued for a permit" in shown
-    assert "in cluster    0 of 500 tasks" in shown
-    assert ": moved" in shown
-    view = answer(crawlctl("installation", "--json"))
-    assert isinstance(view, dict)
-    assert (view["open_runs"], view["limits"]["tasks"]) == (1, 500)
+    shown = " ".join(crawlctl("status").stdout.split())
+    assert "open 1 run (crawlctl list --flows) running 0, tasks: 0 of 500 in the cluster waiting - stuck -" in shown
+    assert re.search(r"paused 1 scope: installation, since \S+ by \S+ \(token .*\): moved \(crawlctl limits\)", shown)
+    status = answer(crawlctl("status", "--json"))
+    assert isinstance(status, dict)
+    view = status["installation"]
+    assert (view["open_runs"], view["limits"]["tasks"], status["attention"]["pauses"]) == (1, 500, 1)
+
+
+def test_a_shell_completes_names(api: Api, database: Database, make_run: MakeRun) -> None:
+    run = make_run(2).run_id
+    pushed(database, Workflow("nightly", id="nightly").add("a", crawl("books")))
+    token = api.token(*Scope)
+    assert completed("crawlctl stop ", api.url, token) == [f"plain,{run}"]
+    assert completed(f"crawlctl stop {run}9", api.url, token) == []
+    assert completed("crawlctl flow show ni", api.url, token) == ["plain,nightly"]
+    assert completed("crawlctl stop ", api.url, "wrong") == []
+
+
+def completed(words: str, url: str, token: str) -> list[str]:
+    env = {"CRAWLER_REMOTE__URL": url, "CRAWLER_REMOTE__TOKEN": token, "_CRAWLCTL_COMPLETE": "bash_complete"}
+    typed = {"COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    return CliRunner(env=env | typed).invoke(main, prog_name="crawlctl").stdout.splitlines()
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_each_shell_gets_its_script(shell: str) -> None:
+    assert f"_CRAWLCTL_COMPLETE={shell}_complete" in cli("completion", shell).stdout
 
 
 def test_limits_and_pauses(crawlctl: Cli) -> None:

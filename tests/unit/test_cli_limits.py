@@ -11,11 +11,9 @@ import pytest
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.cli.details_lines import details_lines
-from crawler_lifecycle.cli.limit_lines import installation_lines
 from crawler_lifecycle.cli.list_lines import list_lines
 from crawler_lifecycle.cli.progress_lines import progress_lines, situation
 from crawler_lifecycle.cli.requests import make_request
-from crawler_lifecycle.contract.answers import InstallationView
 from crawler_lifecycle.contract.limits import LimitRecord
 from crawler_lifecycle.contract.records import Place, RunDetails, RunRecord
 from crawler_lifecycle.contract.requests import KeptRequest
@@ -32,14 +30,6 @@ SITE = "label:site:example.com"
 def upgraded(crawlctl: Crawlctl, state_url: str) -> Crawlctl:
     assert state_url
     return crawlctl
-
-
-def test_runs_without_capacity_are_stuck() -> None:
-    view = InstallationView(
-        installation="i", limits=LimitRecord(scope="installation"), open_runs=9, runs_in_line=0, places=None,
-        saturated_runs=8, saturated=[],
-    )  # fmt: skip
-    assert "  stuck         8 runs for over 5 min" in list(installation_lines(view))
 
 
 def records(crawlctl: Crawlctl, *words: str) -> dict[str, LimitRecord]:

@@ -1,7 +1,7 @@
 """How a run looks as text."""
 
 import re
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
@@ -14,7 +14,7 @@ from crawler_lifecycle.cli import screen
 from crawler_lifecycle.cli.details_lines import details_lines, end_lines
 from crawler_lifecycle.cli.list_lines import list_lines
 from crawler_lifecycle.cli.progress_lines import change_lines, progress_lines, situation, stage, stop_lines
-from crawler_lifecycle.cli.words import CAUSES, crawled, duration
+from crawler_lifecycle.cli.words import CAUSES, crawled, duration, moment_text, rfc3339
 from crawler_lifecycle.contract.crawl_result import CrawlResult
 from crawler_lifecycle.contract.records import Explanation, LogRecord, RunDetails
 from crawler_lifecycle.contract.states import ExportState, RunStatus, TaskStatus
@@ -315,11 +315,26 @@ def test_a_list_fits_a_terminal(width: int) -> None:
     because = Explanation(text="task 0 (the main job) FAILED with exit code 2: " + "the argument is missing " * 5)
     runs = [a_run(RunStatus.FAILED, TaskStatus.FAILED, reason="main_job_failed", explanation=because).run]
     header, line = (click.unstyle(text) for text in list_lines(runs, NOW, width))
+    whole = [click.unstyle(text) for text in list_lines(runs, NOW, 1000)]
     assert len(line) <= width
     assert all(title in header for title in ("RUN", "CRAWLER", "STATUS", "WHY"))
     assert "task 0 (the" in line
-    whole = [click.unstyle(text) for text in list_lines(runs, NOW)]
     assert ([header, line] == whole) is (width >= len(whole[1]))
+
+
+@pytest.mark.parametrize(
+    ("moment", "on_a_terminal"),
+    [
+        (NOW - timedelta(seconds=45), "45s ago"),
+        (NOW - timedelta(hours=30), "30h00m ago"),
+        (NOW - timedelta(days=12, hours=1), "12d ago"),
+        (NOW + timedelta(minutes=5), "in 5m00s"),
+    ],
+)
+def test_times_in_tables_are_relative_on_a_terminal(moment: datetime, on_a_terminal: str) -> None:
+    assert moment_text(moment, NOW, 80) == on_a_terminal
+    assert moment_text(moment, NOW, None) == rfc3339(moment)
+    assert moment_text(None, NOW, 80) == "-"
 
 
 @pytest.mark.parametrize("length", [20, 63, 75, 200])

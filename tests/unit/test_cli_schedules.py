@@ -130,7 +130,7 @@ def a_schedule() -> ScheduleDetails:
 
 def test_a_schedule_as_text_says_why_an_occurrence_was_skipped() -> None:
     details = a_schedule()
-    text = click.unstyle("\n".join([*details_lines(details), *list_lines([details])]))
+    text = click.unstyle("\n".join([*details_lines(details), *list_lines([details], NOON)]))
     for words in (
         "0 3 * * * Europe/Berlin, jitter 5m00s",
         "since 2026-11-20T12:00:00Z, by ann: rebuilt",
@@ -149,7 +149,7 @@ def test_a_schedule_of_flows_as_text_names_the_flows() -> None:
     )
     flows = {"crawler": None, "run": None, "flow_id": "shops", "flow": FlowDefinition(id="shops")}
     details = a_schedule().model_copy(update={**flows, "occurrences": [started]})
-    text = click.unstyle("\n".join([*details_lines(details), *list_lines([details])]))
+    text = click.unstyle("\n".join([*details_lines(details), *list_lines([details], NOON)]))
     assert "started   flow nightly-1 discarded" in text
     assert "schedule nightly  flow shops  paused" in text
     without = click.unstyle("\n".join(details_lines(details.model_copy(update={"occurrences": []}))))

@@ -1,0 +1,48 @@
+"""Turns the state of the installation into ten lines, each with the command for more."""
+
+from collections.abc import Iterator
+
+from crawler_lifecycle.cli.limit_lines import pause_words
+from crawler_lifecycle.cli.words import rfc3339, waiting_words
+from crawler_lifecycle.contract.answers import InstallationView
+from crawler_lifecycle.contract.attention import Attention
+from crawler_lifecycle.domain.words import counted
+
+FLOWS = "flow list --attention"
+MOST_STUCK = 5  # runs without capacity, shown one by one
+
+
+def status_lines(installation: InstallationView, attention: Attention) -> Iterator[str]:
+    limits = installation.limits
+    in_cluster = f"{_of(limits.tasks_in_cluster, limits.tasks)} in the cluster"
+    places = f", {installation.places.taken} of {installation.places.total} places taken" if installation.places else ""
+    pause = f": installation, {pause_words(limits)}" if limits.paused_at else ""
+    yield f"installation {installation.installation}"
+    yield _line("open", counted(installation.open_runs, "run"), "list --flows")
+    yield _line("running", f"{_of(limits.runs_begun, limits.runs)}, tasks: {in_cluster}{places}")
+    yield _need("waiting", installation.runs_in_line, "run", " for a permit", "limits")
+    yield _need("stuck", attention.saturated_runs, "run", " without capacity for over 5 min")
+    for run in installation.saturated[:MOST_STUCK]:
+        cause = waiting_words(run.waiting_cause) if run.waiting_cause else "waits"
+        yield f"    run {run.run_id}  {run.crawler}  {cause}, since {rfc3339(run.waiting_since)}"
+    yield _need("failed", attention.failed_runs, "run", " in 24 hours", "list --status failed --flows")
+    yield _need("failed items", attention.with_failed_items.total, "flow", " in 24 hours", FLOWS)
+    yield _need("approvals", attention.awaiting_approval.total, "flow", " awaiting a decision", FLOWS)
+    yield _need("without host", attention.without_host.total, "flow", "", FLOWS)
+    yield _need("findings", attention.open_findings, "open finding", command="audit")
+    if attention.audit_problem:
+        yield _line("audits", attention.audit_problem)
+    yield _need("paused", attention.pauses, "scope", pause, "limits")
+
+
+def _need(name: str, number: int, noun: str, more: str = "", command: str = "") -> str:
+    return _line(name, counted(number, noun) + more, command) if number else _line(name, "-")
+
+
+def _line(name: str, text: str, command: str = "") -> str:
+    hint = f"  (crawlctl {command})" if command else ""
+    return f"  {name:13} {text}{hint}"
+
+
+def _of(number: int, cap: int | None) -> str:
+    return str(number) if cap is None else f"{number} of {cap}"

@@ -1,0 +1,38 @@
+"""How `crawlctl status` looks as text."""
+
+from crawler_lifecycle.cli.status_lines import status_lines
+from crawler_lifecycle.contract.answers import ClusterPlaces, InstallationView
+from crawler_lifecycle.contract.attention import Attention, FlowsInNeed
+from crawler_lifecycle.contract.limits import LimitRecord
+from crawler_lifecycle.contract.states import RunStatus, TaskStatus
+from tests.unit.shown import a_run
+
+
+def test_the_status_names_what_needs_attention_and_the_command_for_more() -> None:
+    stuck = a_run(RunStatus.PROCESSING, TaskStatus.PENDING, waiting_cause="quota").run
+    view = InstallationView(
+        installation="i", limits=LimitRecord(scope="installation", runs=20, runs_begun=8), open_runs=9, runs_in_line=1,
+        places=ClusterPlaces(taken=3, total=4, waiting=0), saturated_runs=8, saturated=[stuck] * 7,
+    )  # fmt: skip
+    one = FlowsInNeed(total=1, flows=["f"])
+    attention = Attention(
+        failed_runs=2, with_failed_items=one, saturated_runs=8, awaiting_approval=one, without_host=one,
+        open_findings=3, pauses=0, audit_problem="no audit for 3 h",
+    )  # fmt: skip
+    lines = list(status_lines(view, attention))
+    assert lines[1:5] == [
+        "  open          9 runs  (crawlctl list --flows)",
+        "  running       8 of 20, tasks: 0 in the cluster, 3 of 4 places taken",
+        "  waiting       1 run for a permit  (crawlctl limits)",
+        "  stuck         8 runs without capacity for over 5 min",
+    ]
+    assert [line.split("  ")[-2:] for line in lines[5:10]] == [[stuck.crawler, lines[5].split("  ")[-1]]] * 5
+    assert lines[10:] == [
+        "  failed        2 runs in 24 hours  (crawlctl list --status failed --flows)",
+        "  failed items  1 flow in 24 hours  (crawlctl flow list --attention)",
+        "  approvals     1 flow awaiting a decision  (crawlctl flow list --attention)",
+        "  without host  1 flow  (crawlctl flow list --attention)",
+        "  findings      3 open findings  (crawlctl audit)",
+        "  audits        no audit for 3 h",
+        "  paused        -",
+    ]
