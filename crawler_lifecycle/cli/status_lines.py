@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from crawler_lifecycle.cli.limit_lines import pause_words
 from crawler_lifecycle.cli.words import rfc3339, waiting_words
 from crawler_lifecycle.contract.answers import InstallationView
-from crawler_lifecycle.contract.attention import Attention
+from crawler_lifecycle.contract.attention import Attention, RequestsInNeed
 from crawler_lifecycle.domain.words import counted
 
 FLOWS = "flow list --attention"
@@ -29,6 +29,10 @@ def status_lines(installation: InstallationView, attention: Attention) -> Iterat
     yield _need("failed items", attention.with_failed_items.total, "flow", " in 24 hours", FLOWS)
     yield _need("approvals", attention.awaiting_approval.total, "flow", " awaiting a decision", FLOWS)
     yield _need("without host", attention.without_host.total, "flow", "", FLOWS)
+    if attention.without_run is None:
+        yield _line("without run", "unknown: Temporal does not answer", "doctor")
+    else:
+        yield _need("without run", attention.without_run.total, "request", _workflows(attention.without_run), "doctor")
     yield _need("findings", attention.open_findings, "open finding", command="audit")
     if attention.audit_problem:
         yield _line("audits", attention.audit_problem)
@@ -37,6 +41,10 @@ def status_lines(installation: InstallationView, attention: Attention) -> Iterat
 
 def _need(name: str, number: int, noun: str, more: str = "", command: str = "") -> str:
     return _line(name, counted(number, noun) + more, command) if number else _line(name, "-")
+
+
+def _workflows(requests: RequestsInNeed) -> str:
+    return f": {', '.join(requests.workflows)}"
 
 
 def _line(name: str, text: str, command: str = "") -> str:

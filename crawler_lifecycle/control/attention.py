@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from crawler_lifecycle.contract.attention import Attention, FlowsInNeed
+from crawler_lifecycle.contract.attention import Attention, FlowsInNeed, RequestsInNeed
 from crawler_lifecycle.contract.run_filter import RunFilter
 from crawler_lifecycle.contract.states import ListedStatus
 from crawler_lifecycle.control.context import ControlContext
@@ -13,18 +13,21 @@ from crawler_lifecycle.errors import LifecycleError, NotReady
 if TYPE_CHECKING:
     from crawler_lifecycle.adapters.sql.store import SqlStore
     from crawler_lifecycle.control.audits import AuditCommands  # slow to import: with Temporal's client
+    from crawler_lifecycle.control.engine import Engine
 
 MOST_FLOWS = 10  # named in an answer
 
 
-async def attention(context: ControlContext, audits: "AuditCommands") -> Attention:
-    audit_problem = await _audit_problem(context, audits)
-    return await context.database(lambda store: counted(store, audit_problem))
-
-
-def counted(store: "SqlStore", audit_problem: str | None = None) -> Attention:
-    """Return the counts, which need the database alone."""
+async def attention(context: ControlContext, engine: "Engine", audits: "AuditCommands") -> Attention:
     now = datetime.now(UTC)
+    audit_problem = await _audit_problem(context, audits)
+    without_run = await _without_run(engine, now)
+    return await context.database(lambda store: _counted(store, now, audit_problem, without_run))
+
+
+def _counted(
+    store: "SqlStore", now: datetime, audit_problem: str | None, without_run: RequestsInNeed | None
+) -> Attention:
     failed = store.records.counts(RunFilter(listed=(ListedStatus.FAILED,), since=now - FAILURES_SHOWN, flows=True))
     approvals = store.flow_records.awaiting_approval(limit=MOST_FLOWS)
     hostless = store.flow_records.without_host(now - HOST_PATIENCE, limit=MOST_FLOWS)
@@ -37,8 +40,18 @@ def counted(store: "SqlStore", audit_problem: str | None = None) -> Attention:
         without_host=FlowsInNeed(total=hostless[0], flows=hostless[1]),
         open_findings=sum(store.findings.overview(audits=0, findings=0).open.values()),
         pauses=sum(record.paused_at is not None for record in store.limits.all()),
+        without_run=without_run,
         audit_problem=audit_problem,
     )
+
+
+async def _without_run(engine: "Engine", now: datetime) -> RequestsInNeed | None:
+    from crawler_lifecycle.control.late_starts import requests_without_run
+
+    try:
+        return await requests_without_run(engine, now)
+    except LifecycleError:
+        return None
 
 
 async def _audit_problem(context: ControlContext, audits: "AuditCommands") -> str | None:

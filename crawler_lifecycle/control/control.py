@@ -47,7 +47,7 @@ class Control:
 
     async def attention(self) -> Attention:
         """Return what waits for a person, a host or room."""
-        return await attention(self.context, self.audits)
+        return await attention(self.context, self.engine, self.audits)
 
     async def doctor(self) -> list[Check]:
         return await check_all(self.context, self.engine, self.audits, self.limits)

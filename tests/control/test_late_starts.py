@@ -9,7 +9,7 @@ from temporalio.client import Schedule, ScheduleActionStartWorkflow, ScheduleCal
 from temporalio.testing import WorkflowEnvironment
 
 from crawler_lifecycle.control.engine import Engine
-from crawler_lifecycle.control.late_starts import LateStarts, late_starts
+from crawler_lifecycle.control.late_starts import LateStarts, late_starts, requests_without_run
 from crawler_lifecycle.domain.naming import RUN_WORKFLOW
 from crawler_lifecycle.errors import TemporaryError
 from crawler_lifecycle.services.late_start_metrics import LateStartMetrics
@@ -34,6 +34,9 @@ async def test_an_accepted_request_without_a_worker_is_counted_after_a_minute(en
         return (await late_starts(engine, now + timedelta(minutes=2))).requests == 1
 
     await eventually_async(is_counted)
+    named = await requests_without_run(engine, now + timedelta(minutes=2))
+    assert (named.total, named.workflows) == (1, [handle.id])
+    assert (await requests_without_run(engine, now)).total == 0
     assert (await late_starts(engine, now)).requests == 0, "a worker may still be in time"
     await handle.terminate()
 

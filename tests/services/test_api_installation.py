@@ -87,7 +87,8 @@ def test_attention_counts_what_waits_for_people(http: httpx.Client, database: Da
     assert calm == {
         "failed_runs": 0, "with_failed_items": {"total": 0, "flows": []}, "saturated_runs": 0,
         "awaiting_approval": {"total": 0, "flows": []},
-        "without_host": {"total": 0, "flows": []}, "open_findings": 0, "pauses": 0, "audit_problem": None,
+        "without_host": {"total": 0, "flows": []}, "without_run": None,
+        "open_findings": 0, "pauses": 0, "audit_problem": None,
     }  # fmt: skip
     store = SqlStore(database)
     failed, stopped, stuck = (make_run(1) for _ in range(3))

@@ -2,7 +2,7 @@
 
 from crawler_lifecycle.cli.status_lines import status_lines
 from crawler_lifecycle.contract.answers import ClusterPlaces, InstallationView
-from crawler_lifecycle.contract.attention import Attention, FlowsInNeed
+from crawler_lifecycle.contract.attention import Attention, FlowsInNeed, RequestsInNeed
 from crawler_lifecycle.contract.limits import LimitRecord
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus
 from tests.unit.shown import a_run
@@ -17,7 +17,8 @@ def test_the_status_names_what_needs_attention_and_the_command_for_more() -> Non
     one = FlowsInNeed(total=1, flows=["f"])
     attention = Attention(
         failed_runs=2, with_failed_items=one, saturated_runs=8, awaiting_approval=one, without_host=one,
-        open_findings=3, pauses=0, audit_problem="no audit for 3 h",
+        without_run=RequestsInNeed(total=2, workflows=["w1", "w2"]), open_findings=3,
+        pauses=0, audit_problem="no audit for 3 h",
     )  # fmt: skip
     lines = list(status_lines(view, attention))
     assert lines[1:5] == [
@@ -32,7 +33,10 @@ def test_the_status_names_what_needs_attention_and_the_command_for_more() -> Non
         "  failed items  1 flow in 24 hours  (crawlctl flow list --attention)",
         "  approvals     1 flow awaiting a decision  (crawlctl flow list --attention)",
         "  without host  1 flow  (crawlctl flow list --attention)",
+        "  without run   2 requests: w1, w2  (crawlctl doctor)",
         "  findings      3 open findings  (crawlctl audit)",
         "  audits        no audit for 3 h",
         "  paused        -",
     ]
+    away = status_lines(view, attention.model_copy(update={"without_run": None}))
+    assert "  without run   unknown: Temporal does not answer  (crawlctl doctor)" in away

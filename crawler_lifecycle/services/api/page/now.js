@@ -10,12 +10,15 @@ const FAILED = "#/?listed=FAILED&within=24h&flows=true";
 // Straight to a single flow.
 const flowsLink = ({ total, flows }) => (total === 1 ? `#/flows/${encodeURIComponent(flows[0])}` : "#/flows?attention=true");
 
+const flows = (kind, need, words) => need.total && [kind, `${counted(need.total, "flow")} ${words}`, flowsLink(need)];
+
 const needs = (found) => [
   found.failed_runs && ["bad", `${number(found.failed_runs)} failed in 24 hours`, FAILED],
-  found.with_failed_items.total && ["bad", `${counted(found.with_failed_items.total, "flow")} with failed items`, flowsLink(found.with_failed_items)],
+  found.without_run?.total && ["bad", `${counted(found.without_run.total, "request")} without a run`, "#/installation"],
+  flows("bad", found.with_failed_items, "with failed items"),
   found.saturated_runs && ["bad", `${counted(found.saturated_runs, "run")} stuck without capacity`, "#/installation"],
-  found.without_host.total && ["bad", `${counted(found.without_host.total, "flow")} without a host`, flowsLink(found.without_host)],
-  found.awaiting_approval.total && ["odd", `${counted(found.awaiting_approval.total, "flow")} awaiting approval`, flowsLink(found.awaiting_approval)],
+  flows("bad", found.without_host, "without a host"),
+  flows("odd", found.awaiting_approval, "awaiting approval"),
   found.open_findings && ["odd", counted(found.open_findings, "open audit finding"), "#/audits"],
   found.audit_problem && ["odd", "audits are late", "#/audits"],
   found.pauses && ["odd", counted(found.pauses, "pause"), "#/installation"],
