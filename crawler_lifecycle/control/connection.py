@@ -15,7 +15,6 @@ from typing import Any
 
 from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.api.errordetails.v1 import NamespaceNotFoundFailure
-from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
 from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import (
     DescribeNamespaceRequest,
@@ -36,6 +35,7 @@ from crawler_lifecycle.workflows.visibility import SEARCH_ATTRIBUTES
 DEFAULT_ADDRESS = "localhost:7233"
 RPC_TIMEOUT = timedelta(seconds=10)  # longest wait for the answer to a request
 IDENTITY_MARK = "#"  # before the installation in a worker's name
+NO_WORKFLOW = "no-workflow"  # in queries whose answer does not matter
 RECENT_SECONDS = 90.0  # a worker asks again within about a minute
 CONNECT_SECONDS = 40.0  # limit for a silent server; in all other cases the SDK gives up sooner
 # After a permanent error the same request fails again. After an error in neither list a retry may help, also after
@@ -149,13 +149,26 @@ class TemporalConnection:
             await client.workflow_service.update_namespace(request, timeout=RPC_TIMEOUT)
 
     async def missing_search_attributes(self) -> dict[str, str]:
-        """Return the search attributes that are not registered with the server, and their types."""
-        async with self.calls() as client:
-            answer = await client.operator_service.list_search_attributes(
-                ListSearchAttributesRequest(namespace=self.namespace), timeout=RPC_TIMEOUT
-            )
+        """Return the search attributes that are not registered with the server, and their types.
+
+        The server refuses a query with an unknown attribute. A query needs only the right to list workflows.
+        """
         types = search_attribute_types()
-        return {name: types[name] for name in types if name not in answer.custom_attributes}
+        if await self._accepts(*types):
+            return {}
+        return {name: types[name] for name in types if not await self._accepts(name)}
+
+    async def _accepts(self, *attributes: str) -> bool:
+        """Return whether the server accepts a query with these search attributes."""
+        query = " AND ".join([f"WorkflowId = '{NO_WORKFLOW}'", *(f"{name} IS NULL" for name in attributes)])
+        async with self.calls() as client:
+            try:
+                await client.count_workflows(query, rpc_timeout=RPC_TIMEOUT)
+            except RPCError as error:
+                if error.status is not RPCStatusCode.INVALID_ARGUMENT:
+                    raise
+                return False
+        return True
 
     async def pollers(self) -> dict[str, float]:
         """Return the task queue's workers, and when each worker last asked for work (seconds since 1970)."""

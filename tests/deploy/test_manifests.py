@@ -277,6 +277,17 @@ def test_the_api_looks_at_jobs_and_keeps_nothing() -> None:
     assert by_name("Service", "api")["spec"]["ports"][0]["port"] == port
 
 
+@pytest.mark.parametrize("part", ["worker", "watcher", "api", "flows"])
+def test_who_speaks_to_temporal_has_its_certificates_where_there_are_any(part: str) -> None:
+    documents = [*HOME.manifests, *FLOWS.manifests]
+    pod = dict(manifests.pods(documents))[f"Deployment {part}"]
+    (container,) = pod["containers"]
+    assert {"secretRef": {"name": "temporal", "optional": True}} in container["envFrom"]
+    assert {"name": "temporal-tls", "mountPath": "/temporal-tls", "readOnly": True} in container["volumeMounts"]
+    secret = {"secretName": "temporal-tls", "optional": True}
+    assert {"name": "temporal-tls", "secret": secret} in pod["volumes"]
+
+
 def test_crawlctl_in_the_container_of_the_worker_has_the_api_and_its_token() -> None:
     """`kubectl exec deployment/worker -- crawlctl list`."""
     worker, api = (by_name("Deployment", part)["spec"]["template"]["spec"] for part in ("worker", "api"))
@@ -303,7 +314,7 @@ def test_a_host_of_steps_has_no_account_of_ours() -> None:
     assert list(mounted_secrets(pod)) == ["CRAWLER_DATABASE__URL"]
     mounted = {volume["secret"]["secretName"] for volume in pod["volumes"] if "secret" in volume}
     secrets = mounted | {source["secretRef"]["name"] for source in container["envFrom"]}
-    assert secrets == {"flows-credentials", "temporal"}, "our own credentials are not for authors' code"
+    assert secrets == {"flows-credentials", "temporal", "temporal-tls"}, "our own credentials are not for authors' code"
     (rule,) = documents["NetworkPolicy", "flows"]["spec"]["egress"]
     assert [each["port"] for each in rule["ports"]] == [3306, 7233], "neither the API server nor the scheduler service"
     assert pod["terminationGracePeriodSeconds"] > Settings().flows.drain_seconds + END_SECONDS
