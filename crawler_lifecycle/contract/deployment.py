@@ -118,6 +118,7 @@ class DeploymentRequest(Message):
     crawler: Crawler
     arguments: dict[ArgumentName, Argument] = Field(default_factory=dict)
     settings: dict[ArgumentName, Argument] = Field(default_factory=dict)
+    labels: list[Label] = Field(default_factory=list, description="labels of the run")
     deadline_seconds: Seconds | None = Field(default=None, description="duration after which the cluster ends the job")
     grace_seconds: Seconds | None = Field(default=None, description="time from the request to end until the force")
     not_after: datetime | None = Field(

@@ -1,5 +1,6 @@
 """A Job carries the shape of its catalogue entry, and nothing that an entry must not set."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crawler_lifecycle.adapters.job_request import request_hash
-from crawler_lifecycle.adapters.kubernetes.act.job_spec import PodSettings, job_of, labels_of
+from crawler_lifecycle.adapters.kubernetes.act.job_spec import PodSettings, job_of, labels_of, reporting_labels
 from crawler_lifecycle.contract.deployment import DeploymentRequest
 from crawler_lifecycle.errors import Refused
 
@@ -64,16 +65,35 @@ def test_a_crawler_that_may_be_moved_says_so() -> None:
 
 def test_without_a_shape_nothing_else_is_said() -> None:
     job, request = a_job(), a_request()
-    assert job["metadata"]["labels"] == job["spec"]["template"]["metadata"]["labels"] == labels_of(request)
+    labels = reporting_labels(request) | labels_of(request)
+    assert job["metadata"]["labels"] == job["spec"]["template"]["metadata"]["labels"] == labels
     assert pod_of(job).keys().isdisjoint({"nodeSelector", "tolerations", "priorityClassName", "priority"})
     assert "suspend" not in job["spec"]
+
+
+@pytest.mark.parametrize(
+    ("crawler", "labels", "expected"),
+    [
+        ("books", [], {"crawler": "books"}),
+        ("books@7", ["site:a.com", "tenant:acme"], {"crawler": "books_7", "tenant": "acme"}),
+        ("Bücher " + "s" * 80, ["tenant:ä"], {"crawler": "B_cher_" + "s" * 56}),
+        ("-", ["tenant:" + "t" * 62 + ".t"], {"tenant": "t" * 62}),
+    ],
+)
+def test_a_job_names_its_run_crawler_and_tenant_for_reports(
+    crawler: str, labels: list[str], expected: Mapping[str, str]
+) -> None:
+    request = a_request(name=crawler).model_copy(update={"labels": labels})
+    expected = {f"crawler-lifecycle/{name}": value for name, value in {"run": "7", **expected}.items()}
+    assert reporting_labels(request) == expected
+    assert all(re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?", value) for value in expected.values())
 
 
 def test_labels_are_on_the_job_and_on_its_pod() -> None:
     job = a_job(labels={"example.com/team": "books"})
     for labels in (job["metadata"]["labels"], job["spec"]["template"]["metadata"]["labels"]):
         assert labels["example.com/team"] == "books"
-        assert len([key for key in labels if key.startswith("crawler-lifecycle/")]) == 5
+        assert len([key for key in labels if key.startswith("crawler-lifecycle/")]) == 7
 
 
 def test_annotations_are_on_the_pod() -> None:

@@ -3,6 +3,7 @@
 The Job and its pods carry the same labels; every read selects by installation and run.
 """
 
+import re
 from collections.abc import Iterable, Iterator
 
 from crawler_lifecycle.adapters.kubernetes.objects import Labels
@@ -15,9 +16,14 @@ RUN_UID = PREFIX + "run-uid"
 TASK = PREFIX + "task"
 ATTEMPT = PREFIX + "attempt"
 SPEC_HASH = PREFIX + "spec-hash"
+# for people and their reports of costs; never read back
+CRAWLER = PREFIX + "crawler"
+RUN = PREFIX + "run"
+TENANT = PREFIX + "tenant"
 NOT_AFTER = PREFIX + "not-after"  # annotation with a time, until which a late copy of the request may create the job
 
 TASKS_IN_A_SELECTOR = 500  # a selector is part of the address, and the length of an address is limited
+LONGEST_LABEL = 63  # characters of a label's value
 LONGEST_NUMBER = 9  # digits of a task or attempt; longer numbers are not ours, and may exceed a database column
 
 QUEUE = "kueue.x-k8s.io/queue-name"  # Kueue's label for a Job with the name of the LocalQueue
@@ -25,6 +31,11 @@ QUEUE = "kueue.x-k8s.io/queue-name"  # Kueue's label for a Job with the name of 
 # values of the header Accept, for an answer with only the objects' metadata: of a list, and of a single object
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+
+
+def label_value(text: str) -> str:
+    """Return the text as a label's value: other characters than letters, digits, `_`, `.` and `-` become `_`."""
+    return re.sub(r"[^A-Za-z0-9_.-]", "_", text)[:LONGEST_LABEL].strip("_.-")
 
 
 def selector(installation: str | None, run_uid: str | None = None, tasks: Iterable[int] = ()) -> str:

@@ -86,6 +86,7 @@ def _request_for(run: Row[Any], task: int, attempt: int, expires_at: datetime) -
         crawler=entry,
         arguments=request.arguments,
         settings=request.settings,
+        labels=request.labels,
         deadline_seconds=request.max_duration_seconds or entry.max_duration_seconds,
         grace_seconds=request.grace_seconds,
         not_after=expires_at,

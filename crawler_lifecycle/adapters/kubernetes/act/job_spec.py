@@ -19,6 +19,7 @@ from crawler_lifecycle.errors import Refused
 CONTAINER = "crawl"
 FILES = "/crawl/files"  # the folder for the run's files in the container
 RESULT = "/dev/termination-log"  # the kubelet copies this file into the pod's status, as the container's message
+TENANT = "tenant:"  # start of the run's label for its tenant
 HASH_LENGTH = 40  # a label's value has at most 63 characters, so the hash is cut off
 # `backoffLimit` 0 ends the Job after any failed pod; the rules change nothing about that. A rule that matches makes the
 # Job controller write into the Job's condition how the pod failed. The condition is the only record after the pod is
@@ -62,9 +63,17 @@ def labels_of(request: DeploymentRequest) -> dict[str, str]:
     }
 
 
+def reporting_labels(request: DeploymentRequest) -> dict[str, str]:
+    """Return the labels for reports of costs: the run, its crawler, and its tenant if a label `tenant:NAME` says it."""
+    tenants = (label.removeprefix(TENANT) for label in request.labels if label.startswith(TENANT))
+    names = {naming.CRAWLER: request.crawler.name, naming.TENANT: next(tenants, "")}
+    values = {label: naming.label_value(name) for label, name in names.items()}
+    return {naming.RUN: str(request.run_id), **{label: value for label, value in values.items() if value}}
+
+
 def job_of(request: DeploymentRequest, pods: PodSettings) -> dict[str, Any]:
     shape = checked_shape(request)
-    labels = {**shape.labels, **labels_of(request)}
+    labels = {**shape.labels, **reporting_labels(request), **labels_of(request)}
     not_after = request.not_after.isoformat() if request.not_after else ""
     return {
         "apiVersion": "batch/v1",
