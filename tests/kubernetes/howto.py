@@ -16,6 +16,12 @@ def commands() -> list[list[str]]:
     return [shlex.split(line) for block in blocks("sh") for line in block.splitlines()]
 
 
+def retention_command() -> list[str]:
+    """Return the arguments of the program `temporal` that let the namespace keep closed workflows for long enough."""
+    (command,) = re.findall(r"`temporal (operator namespace update [^`]+)`", PAGE.read_text())
+    return shlex.split(command)
+
+
 def write_overlay(folder: Path) -> None:
     """What the page says is in `installation/`."""
     (kustomization,) = (block for block in blocks("yaml") if "kind: Kustomization" in block)

@@ -26,9 +26,12 @@ from crawler_lifecycle.ports import Nudge
 from crawler_lifecycle.services.embedded.addresses import free_ports
 from tests.embedded import CRAWLCTL
 from tests.kubernetes.bed import Bed
+from tests.kubernetes.client import until
 from tests.waiting import eventually
 
-ACCOUNTS = {"scheduler": "actor", "dispatcher": "actor", "lifecycle": "actor", "watcher": "observer"}
+ACCOUNTS = {
+    "scheduler": "actor", "dispatcher": "actor", "lifecycle": "actor", "watcher": "observer", "api": "observer",
+}  # fmt: skip
 SHOWN = 5  # of each, in the message of a wait that was in vain
 PATIENCE = 120.0
 TOKEN = "between-friends"
@@ -51,7 +54,7 @@ class Service:
 
     def __post_init__(self) -> None:
         self.folder.mkdir(exist_ok=True)
-        self.url = f"http://127.0.0.1:{free_ports(1)[0]}"
+        self.url, self.api_url = (f"http://127.0.0.1:{port}" for port in free_ports(2))
         self.catalogue = self.folder / "catalogue.toml"
         upgrade(self.database_url)
         self.control = Control(Installation.with_variables(self.folder / "state", self.environment("lifecycle")))
@@ -72,6 +75,10 @@ class Service:
             "CRAWLER_SCHEDULER__TOKEN": TOKEN,
             "CRAWLER_SCHEDULER__CATALOGUE": str(self.catalogue),
             "CRAWLER_SCHEDULER__TIMEOUT_SECONDS": "8",
+            "CRAWLER_API__URL": self.api_url,
+            "CRAWLER_API__OPERATOR_TOKEN": TOKEN,
+            "CRAWLER_REMOTE__URL": self.api_url,
+            "CRAWLER_REMOTE__TOKEN": TOKEN,
             "CRAWLER_DISPATCHER__CLAIM_SECONDS": "40",
             "CRAWLER_WORKER__TASK_QUEUE": f"queue-{self.namespace}-{self.folder.name}",
             "TEMPORAL_ADDRESS": self.temporal,
@@ -110,6 +117,7 @@ class Service:
         for process in self.running.values():
             process.kill()
             process.wait()
+        self.running.pop("api", None)  # the next `crawlctl` starts it again
 
     def log(self, part: str) -> str:
         return (self.folder / f"{part}.log").read_text()[-4000:]
@@ -190,9 +198,12 @@ class Service:
 
     def answers(self) -> bool:
         """The scheduler service does."""
+        return self._answers(self.url)
+
+    def _answers(self, url: str) -> bool:
         self._healthy()
         try:
-            return httpx.get(f"{self.url}/readyz", trust_env=False).is_success
+            return httpx.get(f"{url}/readyz", trust_env=False).is_success
         except httpx.TransportError:
             return False
 
@@ -221,6 +232,9 @@ class Service:
 
     def crawlctl(self, *words: str) -> str:
         """What a user of that command would read."""
+        if "api" not in self.running:
+            self.start("api")
+            until(partial(self._answers, self.api_url), "the API to answer", PATIENCE)
         told = subprocess.run(
             [*CRAWLCTL, *words],
             env=_clean() | self.environment("lifecycle"),

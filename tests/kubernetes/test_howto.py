@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from tests.kubernetes.bed import Bed
 from tests.kubernetes.client import until
 from tests.kubernetes.kubectl import Kubectl
 from tests.kubernetes.stand_in import StandIn
+from tests.servers import temporal_program
 
 pytestmark = pytest.mark.timeout(900)
 HOME, SECOND = "crawler-lifecycle", "crawler-second"
@@ -40,6 +42,8 @@ def desk(bed: Bed, tmp_path: Path) -> Iterator[Path]:
 def machine(bed: Bed, tmp_path: Path, mariadb_server: int, real_time: WorkflowEnvironment) -> StandIn:
     state = tmp_path / "state"
     state.mkdir()
+    address = ("--address", real_time.client.service_client.config.target_host)
+    subprocess.run([temporal_program(), *howto.retention_command(), *address], check=True, timeout=60)
     return StandIn(
         bed,
         HOME,

@@ -120,7 +120,7 @@ def test_a_shell_completes_names(api: Api, database: Database, make_run: MakeRun
 def completed(words: str, url: str, token: str) -> list[str]:
     env = {"CRAWLER_REMOTE__URL": url, "CRAWLER_REMOTE__TOKEN": token, "_CRAWLCTL_COMPLETE": "bash_complete"}
     typed = {"COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
-    return CliRunner(env=env | typed).invoke(main, prog_name="crawlctl").stdout.splitlines()
+    return CliRunner(env=env | typed).invoke(main, prog_name="crawlctl").stdout.split()
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
