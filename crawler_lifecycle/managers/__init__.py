@@ -2,6 +2,7 @@
 
 from crawler_lifecycle.managers.crawl_manager import CrawlManager
 from crawler_lifecycle.managers.generator_manager import GeneratorCrawlManager
+from crawler_lifecycle.managers.graph_manager import GraphManager
 from crawler_lifecycle.managers.log_levels import get_kumo_loglevel
 from crawler_lifecycle.managers.mixins import (
     AsyncSchedulerCrawlManagerMixin,
@@ -20,6 +21,7 @@ from crawler_lifecycle.managers.parameters import (
 )
 from crawler_lifecycle.managers.periodic_manager import PeriodicCrawlManager
 from crawler_lifecycle.managers.policies import Breaker, RetryPolicy, RetryRule
+from crawler_lifecycle.managers.tasks import BaseTask, Resource, ResourcesDict, SpiderTask, Task
 from crawler_lifecycle.managers.workflow_manager import (
     BaseLoopScript,
     BaseScript,
@@ -32,21 +34,27 @@ __all__ = [
     "BaseLoopScript",
     "BaseLoopScriptAsyncMixin",
     "BaseScript",
+    "BaseTask",
     "Breaker",
     "CachedFinishedJobsMixin",
     "CrawlManager",
     "FullJobParams",
     "GeneratorCrawlManager",
+    "GraphManager",
     "Item",
     "JobDict",
     "JobKey",
     "JobParams",
     "PeriodicCrawlManager",
+    "Resource",
+    "ResourcesDict",
     "RetryPolicy",
     "RetryRule",
     "ScheduleArgs",
     "SpiderStatsAggregatorMixin",
+    "SpiderTask",
     "StopRetry",
+    "Task",
     "WorkFlowManager",
     "get_jobseq",
     "get_kumo_loglevel",

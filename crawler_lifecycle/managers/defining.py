@@ -13,7 +13,6 @@ from crawler_lifecycle.contract.flows.work import CallForm, StepWork
 from crawler_lifecycle.contract.requests import refusals_as_bad_input
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.managers.arguments import command_line, without_flow_id
-from crawler_lifecycle.managers.periodic_manager import PeriodicCrawlManager
 from crawler_lifecycle.managers.workflow_manager import BaseLoopScript
 
 MEMBER = "manager"  # path of the manager in its flow
@@ -34,8 +33,7 @@ def build(manager: type[AnyManager], arguments: Sequence[str]) -> AnyManager:
             raise
         lines = errors.getvalue().strip().splitlines() or [f"the class exits with {end.code}"]
         raise BadInput(ARGUMENTS, lines[-1].partition("error: ")[2] or lines[-1]) from end
-    if isinstance(built, PeriodicCrawlManager) and not built.loop_mode:
-        raise BadInput("loop_mode", "a periodic manager needs the seconds between its cycles")
+    built.check()
     return built
 
 

@@ -60,7 +60,6 @@ NEVER_CALLED: Mapping[str, str] = {
     "wait_for": "the engine itself never waits for jobs",
 }
 CALLED_IN_VAIN: Mapping[str, str] = {
-    "schedule_script": "is refused: push a flow with a step for the script",
     "maybe_upload_stats": f"does nothing: {STATS}",
     "update_finished_cache": "does nothing: ends are always read with one statement",
     "upload_stats": f"does nothing: {STATS}",

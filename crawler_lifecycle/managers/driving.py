@@ -6,11 +6,9 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from crawler_lifecycle.contract.managers.turns import Begun, Intent, Wake
-from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.managers.arguments import FLOW_ID, command_line
 from crawler_lifecycle.managers.calls import completed
 from crawler_lifecycle.managers.link import ManagerLink
-from crawler_lifecycle.managers.periodic_manager import PeriodicCrawlManager
 from crawler_lifecycle.managers.workflow_manager import FINISHED, BaseLoopScript
 
 STOPS = (Intent.DRAIN, Intent.STOP)
@@ -27,8 +25,7 @@ def drive(make: Callable[[], BaseLoopScript], link: ManagerLink) -> str | None:
     family = [] if begun.family is None else [f"{FLOW_ID}={begun.family}"]
     with command_line([*family, *begun.arguments]):
         manager = make()
-    if isinstance(manager, PeriodicCrawlManager) and not manager.loop_mode:
-        raise BadInput("loop_mode", "a periodic manager needs the seconds between its cycles")
+    manager.check()
     manager.attach(link, begun)
     work = Drive(manager, link, begun).run()
     return asyncio.run(work) if manager.awaits else completed(work)

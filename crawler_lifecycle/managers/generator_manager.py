@@ -10,7 +10,7 @@ from crawler_lifecycle.contract.managers.turns import BREAKERS, FILTERED, Begun,
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.managers.breaking import Breakers
 from crawler_lifecycle.managers.choosing import Choice, was_renewed
-from crawler_lifecycle.managers.crawl_manager import STARTERS, CrawlManager
+from crawler_lifecycle.managers.crawl_manager import CrawlManager
 from crawler_lifecycle.managers.generator import Generator
 from crawler_lifecycle.managers.link import ManagerLink
 from crawler_lifecycle.managers.owned_jobs import STOPPED, chosen_dict, params_of
@@ -28,9 +28,8 @@ from crawler_lifecycle.managers.parameters import (
 from crawler_lifecycle.managers.policies import ANY_OUTCOME, Breaker, Caps, RetryPolicy, rule_for
 from crawler_lifecycle.managers.requesting import KeyFunction, dedup_key, refused_key
 from crawler_lifecycle.managers.starting import ITEMS_IN_A_PAGE
-from crawler_lifecycle.managers.workflow_manager import FINISHED
+from crawler_lifecycle.managers.workflow_manager import FINISHED, WITH_FAILURES
 
-WITH_FAILURES = "finished_with_failures"
 SINGLE_CYCLE = "loop_mode is 0: the manager starts jobs in a single cycle, then closes"
 RETRIED_FROM = "RETRIED_FROM="  # tag: key of the job before
 
@@ -308,7 +307,7 @@ class GeneratorCrawlManager(CrawlManager):
                     break
             if self._opened().is_cut and self._opened().is_reread:
                 self.log(self._opened().progress)
-            await self._start(choice.chosen)
+            await self.start_chosen(choice.chosen)
         finally:
             self._choice = None
 
@@ -340,18 +339,6 @@ class GeneratorCrawlManager(CrawlManager):
                 return False
         asks_author = not self.has_only_ours("can_schedule_job_with_params")
         return bool(await self.call(self.can_schedule_job_with_params, params, tells=asks_author))
-
-    async def _start(self, chosen: Sequence[tuple[Waiting, FullJobParams]]) -> None:
-        """Start the jobs at once; one by one through the author's own method for starts."""
-        if not chosen:
-            return
-        if self.has_only_ours("schedule_spider_with_jobargs", *STARTERS):
-            self.start_all(chosen)
-            return
-        for waiting, params in chosen:
-            self._chosen = waiting
-            await self.call(self.schedule_spider_with_jobargs, params_of(waiting), params["spider"])
-        self._chosen = None
 
     def _params(self, waiting: Waiting) -> FullJobParams:
         """Return the item's parameters as the author wrote them."""

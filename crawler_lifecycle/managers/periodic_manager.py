@@ -16,6 +16,7 @@ QUICK_ENDS = "quick_ends"  # subject in the stored memory
 class PeriodicCrawlManager(CrawlManager):
     """Schedules the same job again after each end, indefinitely."""
 
+    needs_cycles = True
     longest_failure_pause: float = 900.0  # seconds between jobs that end at once
     quick_end: float = 10.0  # seconds; a job that fails sooner makes the next pause longer
     max_failures_in_a_row: int | None = None  # number after which the manager closes

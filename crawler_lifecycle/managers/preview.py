@@ -16,6 +16,7 @@ from crawler_lifecycle.managers.crawl_manager import CrawlManager
 from crawler_lifecycle.managers.differences import differences
 from crawler_lifecycle.managers.generator import END, parameter_sets
 from crawler_lifecycle.managers.generator_manager import GeneratorCrawlManager
+from crawler_lifecycle.managers.graph_manager import GraphManager
 from crawler_lifecycle.managers.parameters import ScheduleArgs, check_parts, full_params, parameter_set
 from crawler_lifecycle.managers.requesting import item_of, refused_key, request_of
 from crawler_lifecycle.managers.workflow_manager import BaseLoopScript
@@ -117,12 +118,14 @@ class _Reading:
 def _parameter_sets(manager: BaseLoopScript) -> Iterable[Any]:
     if isinstance(manager, GeneratorCrawlManager):
         return parameter_sets(manager.set_parameters_gen, None)
+    if isinstance(manager, GraphManager):
+        return manager.previewed_jobs()
     return [{}] if isinstance(manager, CrawlManager) else []
 
 
 def _previewed(manager: BaseLoopScript, number: int, yielded: Any) -> tuple[PreviewedJob, str | None]:
     """Return the job for a yielded value, and its key for repeats."""
-    if not isinstance(manager, CrawlManager):
+    if not isinstance(manager, CrawlManager | GraphManager):
         raise BadInput("manager", f"{type(manager).__name__} is no crawl manager, and has no jobs to preview")
     parts = parameter_set(yielded, manager.spider)
     if parts.problem is not None:

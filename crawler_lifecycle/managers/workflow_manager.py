@@ -22,6 +22,7 @@ from crawler_lifecycle.managers.owned_jobs import checked_word, job_dict, millis
 from crawler_lifecycle.managers.parameters import JobDict, JobKey
 from crawler_lifecycle.managers.requesting import project_labels, request_of
 from crawler_lifecycle.managers.starting import JobStarts
+from crawler_lifecycle.managers.tasks import script_params
 
 logger = logging.getLogger(__name__)
 FILES = "crawler_lifecycle.files"  # by name: a manager without files needs no client for S3
@@ -29,6 +30,7 @@ PROJECT_ID = "PROJECT_ID"  # variable with the project of all jobs
 FINISHING, OWN_TAGS = "finishing", "own_tags"  # subjects in the stored memory
 KEPT_TAGS = ("FLOW_ID=", "NAME=", "PARENT_NAME=")
 FINISHED = "finished"  # close reason of a manager without another reason
+WITH_FAILURES = "finished_with_failures"
 
 
 @dataclass(frozen=True)
@@ -184,9 +186,18 @@ class BaseScript(JobStarts):
             self._flow_tags.append(tag)
             self._collected.add_tag(tag)
 
-    def schedule_script(self, cmd: Sequence[str], **_more: Any) -> Any:
-        """Refuse a script: a manager starts crawls alone."""
-        raise BadInput("schedule_script", f"{' '.join(cmd)[:100]!r}: push a flow with a step for a script")
+    def schedule_script(
+        self,
+        cmd: Sequence[str],
+        tags: Sequence[str] | None = None,
+        units: float | None = None,
+        project_id: int | str | None = None,
+        **_more: Any,
+    ) -> Any:
+        """Start a script as `schedule_spider` does: the catalogue's entry `py:NAME`, with its words in `cmd_args`."""
+        params = script_params(cmd)
+        arguments = params["spider_args"] or {}
+        return self.schedule_spider(params["spider"], tags=tags, units=units, project_id=project_id, **arguments)
 
     @property
     def _own_tags(self) -> dict[str, bool]:
@@ -286,6 +297,7 @@ class BaseLoopScript(BaseScript):
     wake_on_end: bool = True  # whether an end of a job begins the next cycle at once
     stats_interval: float = 120  # without effect: stats are stored with each reaction
     workflow_loop_enabled: bool = True  # False: no further cycle
+    needs_cycles: bool = False  # whether the class makes no sense with a single cycle
     may_start: bool = True  # whether people let jobs start
     _is_closed = False
 
@@ -298,6 +310,11 @@ class BaseLoopScript(BaseScript):
     def _take_arguments(self) -> None:
         super()._take_arguments()
         self.loop_mode, self.max_running_time = self.args.loop_mode, self.args.max_running_time
+
+    def check(self) -> None:
+        """Raise BadInput for a manager that cannot do its work."""
+        if self.needs_cycles and not self.loop_mode:
+            raise BadInput("loop_mode", "this manager needs the seconds between its cycles")
 
     # the end
 
