@@ -39,6 +39,11 @@ MEMBERS: Mapping[str, str] = {
     "_run_loops": "use workflow_loop",
     "_async_run_loops": "use workflow_loop",
     "_schedule_job": "use schedule_spider_with_jobargs",
+    "get_jobdict": "use get_task and the attributes of the task",
+    "handle_retry": "use the task's retries and on_finish",
+    "jobs_graph": "the graph comes from configure_workflow: use get_task",
+    "run_job": "define job_params in a task's class",
+    "run_pending_jobs": "the engine starts the tasks: use set_start_callback",
 }
 # members that are here, and that the engine never calls: there, an override changes what the manager does
 NEVER_CALLED: Mapping[str, str] = {

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from crawler_lifecycle.contract.managers.items import Job, JobState, Origin, Waiting
-from crawler_lifecycle.contract.managers.turns import Begun
+from crawler_lifecycle.contract.managers.turns import Begun, Counts
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.managers.crawl_ends import CrawlEnds
 from crawler_lifecycle.managers.link import ManagerLink
@@ -101,8 +101,17 @@ class GraphManager(CrawlEnds):
             await self._start_parts(waiting)
         counts = self.link.counts()
         goes_on = bool(self._graph.pending or self._graph.started or counts.running or counts.waiting)
-        self._own_reason = None if goes_on else WITH_FAILURES if counts.failed + counts.refused else FINISHED
+        self._own_reason = None if goes_on or self._is_stopped else self._reason(counts)
         return goes_on
+
+    @property
+    def _is_stopped(self) -> bool:
+        """Whether people have stopped the manager with its tasks."""
+        return not self.may_start and any(outcome in STOPPED for outcome in self._graph.ended.values())
+
+    @staticmethod
+    def _reason(counts: Counts) -> str:
+        return WITH_FAILURES if counts.failed + counts.refused else FINISHED
 
     @property
     def seconds_to_next(self) -> float | None:
@@ -116,7 +125,8 @@ class GraphManager(CrawlEnds):
         self._has_begun = True
         for task_id in dict.fromkeys(self._graph.turns):
             await self._open(task_id)
-        for job in (job for state in JobState for job in self._pages(state, ())):
+        jobs = [job for state in JobState for job in self._pages(state, ())]
+        for job in sorted(jobs, key=lambda job: (job.number, job.attempt)):
             part = part_of(job)
             if part is not None:
                 self._graph.task_of(part).append_jobid(job.key)
@@ -133,10 +143,10 @@ class GraphManager(CrawlEnds):
                 graph.note_end(part)
                 if part not in waiting:
                     await self._end(part, key, REFUSED, is_failed=True)
-        for part in waiting:
-            if part is not None and part not in graph.pending and part not in graph.started:
-                graph.ended.pop(part, None)
-                graph.put(part, PendingPart(is_retry=True, is_stored=True))
+        for named in waiting.keys() - graph.pending.keys() - graph.started.keys():
+            if named is not None:
+                graph.ended.pop(named, None)
+                graph.put(named, PendingPart(is_retry=True, is_stored=True))
         for part, state in graph.pending.items():
             if state.is_stored and part not in waiting:
                 graph.note_end(part)

@@ -6,6 +6,8 @@ import logging
 
 from crawler_lifecycle.compat.shub.base import CachedFinishedJobsMixin
 from crawler_lifecycle.compat.shub.crawl import FullJobParams, GeneratorCrawlManager, JobParams, StopRetry
+from crawler_lifecycle.compat.shub.graph import GraphManager
+from crawler_lifecycle.compat.shub.graph.task import Resource, ResourcesDict, SpiderTask, Task
 from crawler_lifecycle.compat.shub.script import (
     BaseLoopScript,
     BaseLoopScriptAsyncMixin,
@@ -102,3 +104,15 @@ if __name__ == "__main__":
 
     logging.basicConfig(level=get_kumo_loglevel())
     ShopManager().run()
+
+
+class DeliveryGraph(GraphManager):
+    name = "delivery"
+    loop_mode = 120
+
+    def configure_workflow(self):
+        crawl = SpiderTask("crawl", "shop", shop="alfa")
+        deliver = Task("deliver", "{% for i in range(2) %}py:deliver.py --part {{ i }}\n{% endfor %}")
+        deliver.add_required_resources(ResourcesDict({Resource("db"): 1}))
+        crawl.add_next_task(deliver)
+        return (crawl,)

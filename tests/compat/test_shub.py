@@ -1,6 +1,10 @@
 """A manager from shub-workflow with other import lines."""
 
+import json
 import logging
+import os
+import subprocess
+import sys
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -8,7 +12,8 @@ from typing import Any
 import pytest
 
 from crawler_lifecycle import files, managers
-from crawler_lifecycle.compat.shub import base, crawl, script, utils
+from crawler_lifecycle.compat.shub import base, crawl, graph, script, utils
+from crawler_lifecycle.compat.shub.graph import task
 from crawler_lifecycle.compat.shub.utils import contexts, dupefilter, futils
 from crawler_lifecycle.testing import ManagerPlay
 from tests.compat import shops
@@ -94,7 +99,7 @@ def test_no_function_for_files_is_missing() -> None:
 
 
 def test_all_names_of_a_module_are_our_own() -> None:
-    for module in (base, crawl, script, utils):
+    for module in (base, crawl, graph, script, task, utils):
         names = set(module.__all__)
         own = {name: getattr(managers, name) for name in names if hasattr(managers, name)}
         assert {name: getattr(module, name) for name in own} == own
@@ -115,6 +120,9 @@ def test_all_names_of_a_module_are_our_own() -> None:
         ("utils", ("get_kumo_loglevel", "dash_retry_decorator", "hashstr")),
         ("utils", ("resolve_project_id", "resolve_shub_jobkey")),
         ("utils.dupefilter", ("DupesFilterProtocol", "SqliteDictDupesFilter")),
+        ("graph", ("GraphManager",)),
+        ("graph.task", ("BaseTask", "GraphManagerProtocol", "Resource", "ResourcesDict")),
+        ("graph.task", ("SpiderTask", "Task", "TaskId")),
         ("utils.contexts", ("script_args",)),
         ("utils.monitor", ("SpiderStatsAggregatorMixin",)),
     ],
@@ -130,7 +138,7 @@ PAGE = "docs/howto/managers-from-shub-workflow.md"
 @pytest.mark.parametrize(
     "module",
     [
-        *("contrib.hubstorage", "contrib.sentry", "contrib.slack", "deliver", "deliver.base", "graph.task", "issuer"),
+        *("contrib.hubstorage", "contrib.sentry", "contrib.slack", "deliver", "deliver.base", "graph.utils", "issuer"),
         *("utils.alert_sender", "utils.clone_job", "utils.gcstorage", "utils.hcf", "utils.scanjobs"),
         *("utils.sesemail", "utils.watchdog"),
     ],
@@ -138,7 +146,7 @@ PAGE = "docs/howto/managers-from-shub-workflow.md"
 def test_a_module_without_a_counterpart_names_the_page_and_has_a_row(module: str) -> None:
     with pytest.raises(ModuleNotFoundError, match=f"has no counterpart: .*{PAGE}"):
         import_module(f"crawler_lifecycle.compat.shub.{module}")
-    known = module if module.startswith("utils") else module.partition(".")[0]
+    known = module if module.startswith(("utils", "graph")) else module.partition(".")[0]
     assert f"`{known}`" in rows_of_absent()
 
 
@@ -174,6 +182,26 @@ def test_the_utilities_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     assert utils.hashstr("é") == "bf15be717ac1b080b4f1c456692825891ff5073d"
     assert utils.resolve_shub_jobkey() is None
     assert utils.dash_retry_decorator(len) is len
+
+
+def test_a_script_gets_the_words_of_its_task(tmp_path: Path) -> None:
+    script_file = tmp_path / "deliver.py"
+    script_file.write_text("import sys\nassert __name__ == '__main__'\nprint(sys.argv[1:])\n")
+    words = ["--to", "a b", "--all"]
+    arguments = task.Task("deliver", "deliver.py", words).job_params()["spider_args"]
+    done = subprocess.run(
+        [sys.executable, "-m", "crawler_lifecycle.compat.shub.run_script", str(script_file)],
+        env={**os.environ, "CRAWL_ARGUMENTS": json.dumps(arguments)}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout.strip() == str(words)
+
+
+def test_a_graph_runs_with_other_imports() -> None:
+    play = ManagerPlay(program.DeliveryGraph, "--root-jobs")
+    play.cycle()
+    assert [job.spider for job in play.running] == ["shop"]
+    assert play.until_closed() == "finished"
+    assert [job.arguments for job in play.started[1:]] == [{"cmd_args": "--part 0"}, {"cmd_args": "--part 1"}]
 
 
 def test_a_filter_from_the_mirror_holds_sets_off() -> None:

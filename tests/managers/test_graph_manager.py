@@ -174,10 +174,10 @@ def chain(_: GraphManager, *edges: str, waits: str = "") -> dict[str, BaseTask]:
     """Five tasks, of which the first two have parts: `AB` is an edge, and `DC` among the waits lets D wait for C."""
     tasks: dict[str, BaseTask] = {name: Task(f"job{name}", four(f"command{name}")) for name in "AB"}
     tasks |= {name: Task(f"job{name}", f"command{name}") for name in "CDE"}
-    for before, after in edges:
-        tasks[before].add_next_task(tasks[after])
-    for late, early in waits.split():
-        tasks[late].add_wait_for(tasks[early])
+    for edge in edges:
+        tasks[edge[0]].add_next_task(tasks[edge[1]])
+    for wait in waits.split():
+        tasks[wait[0]].add_wait_for(tasks[wait[1]])
     return tasks
 
 
@@ -295,7 +295,8 @@ def test_the_outcome_chooses_the_next_tasks(outcome: Any, following: list[str], 
     play = play_of(Routes, "--root-jobs")
     key = play.running[0].key
     assert sorted(end(play, outcome=outcome)) == following
-    assert [entry[:2] for entry in play.state.get("bad", [])] == [["crawl", key]] * bad
+    seen: Any = play.state.get("bad", [])
+    assert [entry[:2] for entry in seen] == [["crawl", key]] * bad
 
 
 def test_an_outcome_of_its_own_may_be_tried_again() -> None:
@@ -510,7 +511,8 @@ def test_tasks_are_added_before_their_turn() -> None:
     assert end(play, "commandB", outcome="failed") == ["commandB"]
     play.replace()
     assert end(play, "commandB") == ["commandC"]
-    assert (manager.calls, play.manager.calls) == (1, 1)  # type: ignore[attr-defined]
+    successor: Any = play.manager
+    assert (manager.calls, successor.calls) == (1, 1)
     assert play.until_closed() == "finished"
 
 
@@ -538,7 +540,7 @@ def test_a_graph_is_crash_safe() -> None:
             play.end(job.number, "failed" if job.number == 2 else "finished")
         play.until_closed()
 
-    assert assert_crash_safe(Second, script, arguments=("--root-jobs",), every=3) > 10
+    assert assert_crash_safe(Second, script, arguments=("--root-jobs",), every=5) > 10
 
 
 def test_people_try_a_failed_task_again_and_the_graph_continues() -> None:

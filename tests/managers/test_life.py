@@ -237,9 +237,17 @@ def test_t10_t11_jobs_of_another_family_or_name_are_not_adopted() -> None:
     assert len(play.started) == 1
 
 
-def test_36_a_script_is_refused_with_a_hint() -> None:
-    with pytest.raises(BadInput, match="a step"):
-        manager_of(Books).schedule_script(["py:deliver.py", "--all"])
+def test_36_a_script_is_an_entry_of_the_catalogue() -> None:
+    class Delivering(Looping):
+        def workflow_loop(self) -> bool:
+            self.schedule_script(["deliver.py", "--to", "a b"], tags=["last"], units=2, project_id=1999)
+            return False
+
+    play = ManagerPlay(Delivering)
+    play.cycle()
+    (job,) = play.started
+    assert (job.spider, dict(job.arguments)) == ("py:deliver.py", {"cmd_args": "--to 'a b'"})
+    assert ("last" in job.tags, job.memory_factor, job.labels) == (True, 2, ("project:1999",))
 
 
 # the loop

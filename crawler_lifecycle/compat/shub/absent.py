@@ -8,7 +8,7 @@ PACKAGE = __package__
 MODULES: Mapping[str, str] = {
     "contrib": "notices report failures: use a notice's receiver",
     "deliver": "the archive of a run has its files: use an export",
-    "graph": "use a flow: crawler_lifecycle.flows.Workflow",
+    "graph.utils": "use get_scheduled_jobs of a task, or get_owned_jobs",
     "issuer": "use a manager's set_parameters_gen with a cursor",
     "utils.alert_sender": "use alert_after, no_progress_hook or notices",
     "utils.clone_job": "use `crawlctl flow retry`, or add_job with again=True",

@@ -1,0 +1,5 @@
+"""shub-workflow's graph manager."""
+
+from crawler_lifecycle.managers import GraphManager
+
+__all__ = ["GraphManager"]
