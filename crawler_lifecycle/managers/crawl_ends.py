@@ -1,4 +1,4 @@
-"""CrawlEnds: the starts and the ends of jobs that all crawl managers share."""
+"""CrawlEnds: the starts and ends in all crawl managers."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -172,7 +172,7 @@ class CrawlEnds(SpiderStatsAggregatorMixin, SpiderJobs):
         )
 
     async def process_outcome(self, job: Job, outcome: str, *, tells: bool) -> None:
-        """Call the author's hook for the outcome. `_ended_badly`: whether the job has failed."""
+        """Call the author's hook for the outcome. `_ended_badly` says whether the job has failed."""
         raise NotImplementedError
 
     def note_end(self, job: Job, *, is_bad: bool) -> None:  # noqa: ARG002 - for specializations

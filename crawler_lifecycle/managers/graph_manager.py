@@ -1,4 +1,4 @@
-"""GraphManager: tasks that follow one another by their outcomes, as items of the manager's ledger."""
+"""GraphManager: tasks after tasks, by their outcomes, as items in the manager's ledger."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -16,11 +16,11 @@ from crawler_lifecycle.managers.tasks import RETRY, TASK_ID, BaseTask
 from crawler_lifecycle.managers.workflow_manager import FINISHED, WITH_FAILURES
 
 GRAPH = "graph"  # subject in the stored memory
-REFUSED = "refused"  # outcome of a task whose job can never start
+REFUSED = "refused"  # outcome when a task's job can never start
 
 
 class GraphManager(CrawlEnds):
-    """Runs the tasks of `configure_workflow`: the starting tasks, then the tasks that follow by their outcomes."""
+    """Runs the tasks from `configure_workflow`: the starting tasks, then the next tasks by their outcomes."""
 
     needs_cycles = True
 
@@ -36,6 +36,8 @@ class GraphManager(CrawlEnds):
         for task_id in [*starting, *self.args.skip_job]:
             if task_id not in self._graph.tasks:
                 self.argparser.error(f"there is no task {task_id!r}, but {', '.join(sorted(self._graph.tasks))}")
+        if unknown := self._graph.unknown_targets:
+            self.argparser.error(f"on_finish names tasks that are not in the graph: {', '.join(sorted(unknown))}")
         self._starting: list[str] = self._graph.roots if is_by_root else starting
 
     def attach(self, link: ManagerLink, begun: Begun) -> None:
@@ -45,7 +47,7 @@ class GraphManager(CrawlEnds):
     # the command line
 
     def add_spider_argument(self) -> None:
-        """Add no argument: each task has its own spider or script."""
+        """Add no argument: every task has its own spider or script."""
 
     def add_argparser_options(self) -> None:
         super().add_argparser_options()
@@ -65,29 +67,29 @@ class GraphManager(CrawlEnds):
     # methods for authors
 
     def configure_workflow(self) -> Iterable[BaseTask]:
-        """Return the root tasks, from which all others follow. Each object of the manager calls the method."""
+        """Return the root tasks, with their next tasks. Every object calls the method again."""
         raise NotImplementedError(f"{type(self).__name__} has to define configure_workflow")
 
     def bad_outcome_hook(self, task_id: str, jobid: JobKey | None, outcome: str) -> Any:
-        """Called for a task, or for a part of a task, that has failed and is not tried again."""
+        """Called after a task, or a part, has failed without a further try."""
 
     def get_task(self, task_id: str) -> BaseTask:
         return self._graph.task_of(task_id)
 
     @property
     def pending_jobs(self) -> dict[str, PendingPart]:
-        """The parts that wait for their start."""
+        """The parts before their start."""
         return self._graph.pending
 
     def get_running_jobid(self, task_id: str) -> JobKey:
         return self._graph.started[task_id]
 
     def get_job_taskid(self, job: JobDict) -> str | None:
-        """Return the id of the job's task, or of its part."""
+        """Return the job's task, or part, by its id."""
         return self.get_keyvalue_job_tag(TASK_ID.removesuffix("="), job["tags"])
 
     def previewed_jobs(self) -> Iterator[FullJobParams]:
-        """Yield the parameters of all parts that the graph may start."""
+        """Yield the parameters for all parts."""
         for task in self._graph.tasks.values():
             yield from (task.params_of_part(part) for part in task.parts)
 
@@ -115,11 +117,11 @@ class GraphManager(CrawlEnds):
 
     @property
     def seconds_to_next(self) -> float | None:
-        """Seconds until the wait time of a part is over; None without such a part."""
+        """Seconds until the next wait time is over; None without a wait time."""
         return self._graph.seconds_to_next(self.link.now().timestamp())
 
     async def _begin(self) -> None:
-        """Begin with the starting tasks; or bring the tasks to the state that a previous object has left."""
+        """Begin with the starting tasks; or bring the tasks to the previous object's state."""
         if self._has_begun:
             return
         self._has_begun = True
@@ -154,19 +156,18 @@ class GraphManager(CrawlEnds):
         return waiting
 
     def _waiting_by_part(self) -> dict[str | None, list[Waiting]]:
-        """Return the waiting items by part. Items of people, who add them without a task, are under None."""
+        """Return the waiting items by part. Items from people have no part: None."""
         by_part: dict[str | None, list[Waiting]] = {}
         for waiting in self._waiting():
             by_part.setdefault(part_of(waiting), []).append(waiting)
         return by_part
 
-    def _note_running(self) -> set[str]:
-        """Note the jobs under way, also of a previous object. Return their keys."""
-        running = {job.key: part_of(job) for job in self.link.running()}
-        for key, part in running.items():
-            if part is not None and self._graph.started.get(part) != key:
-                self._graph.note_start(part, key)
-        return set(running)
+    def _note_running(self) -> None:
+        """Note the jobs under way, also from a previous object."""
+        for job in self.link.running():
+            part = part_of(job)
+            if part is not None and self._graph.started.get(part) != job.key:
+                self._graph.note_start(part, job.key)
 
     # starts
 
@@ -179,7 +180,7 @@ class GraphManager(CrawlEnds):
         for part in new:
             graph.put(part, PendingPart(is_stored=True))
         self._collected.add.extend(items)
-        numbers = self.commit()[-len(new) :] if new else []  # with the state: another object finds the items
+        numbers = self.commit()[-len(new) :] if new else []  # with the state: the next object finds the items
         for part, number, item in zip(new, numbers, items, strict=True):
             if item.request is not None:
                 first = Waiting(
@@ -200,13 +201,13 @@ class GraphManager(CrawlEnds):
             await self._start_parts(still_waiting)
 
     def _key(self, part: str) -> str | None:
-        """Return the key of the part's item in this turn: a repeated commit makes no second item."""
+        """Return the key for the part's item in its present turn: a repeated commit makes no second item."""
         turn = self._graph.turns.count(self._graph.task_of(part).task_id)
         return dedup_key({}, dedup=False, own=[TASK_ID, part, turn])
 
     # ends
 
-    async def process_outcome(self, job: Job, outcome: str, *, tells: bool) -> None:  # noqa: ARG002 - hooks always tell
+    async def process_outcome(self, job: Job, outcome: str, *, tells: bool) -> None:  # noqa: ARG002 - few hooks
         part = part_of(job)
         if part is None:
             return
@@ -226,12 +227,12 @@ class GraphManager(CrawlEnds):
         return self._graph.task_of(part).targets(outcome, is_failed=is_failed)
 
     def _may_retry(self, part: str, job: Job, outcome: str) -> bool:
-        """Return whether the task has a further try. What people have stopped is tried again only by `on_finish`."""
+        """Return whether the task has a further try. After a stop by people, only `on_finish` gives a further try."""
         task = self._graph.task_of(part)
         return job.tries <= task.retries and (outcome not in STOPPED or outcome in task.on_finish)
 
     def _next_params(self, part: str, job: Job) -> FullJobParams:
-        """Return the parameters for the next try: the task's own for retries, else those of the previous try."""
+        """Return the parameters for the next try: the task's own for retries, or the previous parameters."""
         task = self._graph.task_of(part)
         again = task.params_of_part(part, is_retry=True)
         return again if again != task.params_of_part(part) else _whole(job)
@@ -245,7 +246,7 @@ class GraphManager(CrawlEnds):
         await self._follow(part, targets)
 
     async def _follow(self, part: str, targets: Iterable[str]) -> None:
-        """Let the next tasks have their turns. The first part of a task decides for the whole task."""
+        """Let the next tasks have their turns. The first part decides for its whole task."""
         if part == self._graph.task_of(part).parts[0]:
             for task_id in targets:
                 if task_id != RETRY:
@@ -261,7 +262,7 @@ class GraphManager(CrawlEnds):
         self._graph.take_turn(task_id, self.link.now().timestamp())
 
     async def _open(self, task_id: str) -> None:
-        """Call the start callback at the task's first turn in this object, and add the tasks that follow."""
+        """Call the start callback at the task's first turn in the object, and add the next tasks."""
         task = self._graph.task_of(task_id)
         if task.is_locked:
             return
@@ -275,7 +276,7 @@ class GraphManager(CrawlEnds):
 
 
 def part_of(item: Job | Waiting) -> str | None:
-    """Return the id of the item's part of a task; None for an item that people or hooks have added."""
+    """Return the item's part; None for an item from people or hooks."""
     tags: list[str] = params_of(item).get("tags") or []
     return next((tag.removeprefix(TASK_ID) for tag in tags if tag.startswith(TASK_ID)), None)
 

@@ -1,4 +1,4 @@
-"""The graph of a graph manager: which parts of its tasks wait, and which may start. Pure, without a ledger."""
+"""Graph for a graph manager: the waiting parts, and the parts to start. Pure, without a ledger."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ PENDING, STARTED, ENDED, TURNS, HELD = "pending", "started", "ended", "turns", "
 
 @dataclass
 class PendingPart:
-    """A part whose turn has come. `is_stored`: whether the ledger has its item."""
+    """A part after its turn has come. `is_stored`: whether the ledger has its item."""
 
     is_retry: bool = False
     due: float = 0.0  # seconds since 1970
@@ -21,7 +21,7 @@ class PendingPart:
 
 
 class TaskGraph:
-    """The tasks with the state of their parts. The state is kept in `memory`, as JSON."""
+    """The tasks with their parts' state, as JSON in `memory`."""
 
     def __init__(self, tasks: Iterable[BaseTask]) -> None:
         self.tasks: dict[str, BaseTask] = {}
@@ -32,15 +32,23 @@ class TaskGraph:
             self.add(task)
 
     def add(self, task: BaseTask) -> None:
-        """Add the task with all tasks that follow."""
+        """Add the task with all tasks after the task."""
         if task.task_id in self.tasks:
             raise BadInput("task_id", f"the graph has {task.task_id!r} twice: let it be the next task of one task")
         self.tasks[task.task_id] = task
         for following in task.get_next_tasks():
             self.add(following)
 
+    @property
+    def unknown_targets(self) -> set[str]:
+        """The ids in `on_finish` without a task, unless a start callback may add tasks."""
+        tasks = self.tasks.values()
+        if any(task.get_start_callback() is not None for task in tasks):
+            return set()
+        return {task_id for task in tasks for task_id in task.all_targets} - self.tasks.keys()
+
     def task_of(self, part: str) -> BaseTask:
-        """Return the task by its id, or by the id of its part."""
+        """Return the task by its id, or by its part's id."""
         task_id = part.partition(PART)[0]
         if task_id not in self.tasks:
             raise BadInput("task_id", f"the graph has no {task_id!r}, but {', '.join(sorted(self.tasks)) or 'no task'}")
@@ -58,18 +66,18 @@ class TaskGraph:
 
     @property
     def turns(self) -> list[str]:
-        """The ids of tasks in the order of their turns. A task may have several."""
+        """The tasks' ids in the order of their turns. A task may have several turns."""
         turns: list[str] = self.memory.setdefault(TURNS, [])
         return turns
 
     @property
     def started(self) -> dict[str, str]:
-        """The keys of the jobs under way by part."""
+        """The keys for jobs under way, by part."""
         return self._kept(STARTED)
 
     @property
     def ended(self) -> dict[str, str]:
-        """The outcomes of the parts that have ended for good."""
+        """The final outcomes, by part."""
         return self._kept(ENDED)
 
     @property
@@ -80,11 +88,11 @@ class TaskGraph:
         self._kept(PENDING)[part] = vars(state)
 
     def is_under_way(self, task_id: str) -> bool:
-        """Return whether a part of the task waits or runs."""
+        """Return whether the task has a waiting or running part."""
         return any(part in self._kept(PENDING) or part in self.started for part in self.task_of(task_id).parts)
 
     def take_turn(self, task_id: str, now: float) -> None:
-        """Let the parts of the task wait for their start."""
+        """Let the task's parts wait for their start."""
         task = self.task_of(task_id)
         self.turns.append(task_id)
         for part in task.parts:
@@ -97,7 +105,7 @@ class TaskGraph:
         self.task_of(part).append_jobid(key)
 
     def note_end(self, part: str) -> None:
-        """Note the end of a try, before the part ends for good or is tried again."""
+        """Note a try's end. The part then ends for good, or waits again."""
         self._kept(PENDING).pop(part, None)
         self.started.pop(part, None)
         self._kept(HELD).pop(part, None)
@@ -105,20 +113,20 @@ class TaskGraph:
     # the plan
 
     def waits_for(self, part: str) -> list[str]:
-        """Return the parts whose ends the part still waits for."""
+        """Return the parts without an end before the part may start."""
         task = self.task_of(part)
         before = [other for known in task.get_wait_for() for other in known.parts]
         for task_id in dict.fromkeys(self.turns):
             known = self.task_of(task_id)
             if task.task_id in known.all_targets:
-                before += known.parts[1:]  # the first part leads here; all others are waited for
+                before += known.parts[1:]  # the first part leads here, and the rest has to end
         return [other for other in dict.fromkeys(before) if other not in self.ended]
 
     def choose(self, most: int, now: float) -> list[str]:
-        """Return the parts that may start now, by their ids, and note the resources that they hold.
+        """Return the parts to start now, by their ids, and note their resources.
 
-        If nothing runs, and every part waits, one task starts that waits only for tasks without a turn. RuntimeError
-        if there is none: the tasks wait for one another.
+        If no part can start or runs, a single task starts without waiting for tasks without a turn. RuntimeError for
+        tasks in a circle.
         """
         pending = self.pending
         order = sorted(pending, key=_place)
@@ -138,11 +146,11 @@ class TaskGraph:
         return [part for part in free if self.task_of(part) is first][:room]
 
     def seconds_to_next(self, now: float) -> float | None:
-        """Return the seconds until the next part is due; None without such a part."""
+        """Return the seconds until the next wait time is over; None without a wait time."""
         return min((state.due - now for state in self.pending.values() if state.due > now), default=None)
 
     def _takes(self, part: str) -> bool:
-        """Take the first alternative of the part's resources that is free. Return whether there is one."""
+        """Take the first free alternative among the part's resources. Return False without a free alternative."""
         alternatives = self.task_of(part).get_required_resources(partial=True)
         if not alternatives:
             return True
@@ -164,13 +172,13 @@ class TaskGraph:
         return free
 
     def release_unstarted(self, running: Collection[str]) -> None:
-        """Give back the resources of parts that were chosen, and not started."""
+        """Give back resources for chosen parts without a start."""
         held = self._kept(HELD)
         for part in [part for part in held if part not in running]:
             del held[part]
 
 
 def _place(part: str) -> tuple[str, int]:
-    """Return the place of a part in the order: by the task's id, then by number."""
+    """Return the part's place in the order: by the task's id, then by number."""
     task_id, _, number = part.partition(PART)
     return task_id, int(number or 0)

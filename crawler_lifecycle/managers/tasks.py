@@ -1,4 +1,4 @@
-"""Tasks: the nodes of a graph manager. A task is a spider, or a script in one part or in several."""
+"""Tasks: nodes for graph managers. A task is a spider, or a script with a single part or several parts."""
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
@@ -10,10 +10,10 @@ from typing import Any
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.managers.parameters import FullJobParams, JobKey
 
-RETRY = "retry"  # in `on_finish`: another try of the task itself
-FAILED, DEFAULT = "failed", "default"  # in `on_finish`: all failed outcomes, all outcomes without a list of their own
-TASK_ID = "TASK_ID="  # tag: the id of the task's part
-PART = "."  # between the task's id and the number of the part
+RETRY = "retry"  # in `on_finish`: a further try for the task itself
+FAILED, DEFAULT = "failed", "default"  # in `on_finish`: failed outcomes, outcomes without an own list
+TASK_ID = "TASK_ID="  # tag: the part's id
+PART = "."  # between the task's id and the part's number
 SCRIPT = "py:"  # beginning of a script's name in the catalogue
 COMMAND_LINE = "cmd_args"  # argument with a script's command line
 TEMPLATE_MARKS = ("{{", "{%", "{#")
@@ -22,7 +22,7 @@ StartCallback = Callable[[Any, bool], object]
 
 @dataclass(frozen=True)
 class Resource:
-    """A resource by its name, of which the graph has as much as its most demanding task requires."""
+    """A resource by its name. The graph has as much as its most demanding task requires."""
 
     name: str
 
@@ -70,7 +70,7 @@ class BaseTask:
     # edges
 
     def add_next_task(self, task: "BaseTask") -> None:
-        """Run the task after this one, unless `on_finish` has the outcome."""
+        """Run the task next, unless `on_finish` has the outcome."""
         if self.is_locked:
             raise BadInput("next_task", f"{self.task_id!r} has had its turn: add its next tasks before")
         self._next.append(task)
@@ -79,25 +79,25 @@ class BaseTask:
         return self._next
 
     def add_wait_for(self, task: "BaseTask") -> None:
-        """Let this task wait for the end of the other task, whatever the outcome."""
+        """Let the task wait for another task's end, regardless of the outcome."""
         self._wait_for.append(task)
 
     def get_wait_for(self) -> list["BaseTask"]:
         return self._wait_for
 
     def add_required_resources(self, resources: Mapping[Resource, int]) -> None:
-        """Require these resources during the task. A second call adds an alternative to the first."""
+        """Require these resources during the task. A second call adds an alternative."""
         self._resources.append(resources)
 
     def get_required_resources(self, partial: bool = False) -> list[dict[Resource, Fraction]]:
-        """Return the alternatives for the task, or with `partial` for one of its parts."""
+        """Return the alternatives for the task, or with `partial` for a part."""
         parts = self.get_parallel_jobs() if partial else 1
         return [{resource: Fraction(most, parts) for resource, most in needs.items()} for needs in self._resources]
 
     def set_start_callback(self, callback: StartCallback) -> None:
         """Call the function with the manager and False when the task's turn comes. It may add next tasks.
 
-        An object that takes the manager over calls the function again.
+        The next object calls the function again after a takeover.
         """
         self._callback = callback
 
@@ -114,7 +114,7 @@ class BaseTask:
 
     @property
     def all_targets(self) -> set[str]:
-        """The ids of all tasks that may follow."""
+        """The ids for all tasks after the task."""
         named = {task_id for ids in self.on_finish.values() for task_id in ids}
         return {*named, *(task.task_id for task in self._next)} - {RETRY}
 
@@ -125,35 +125,35 @@ class BaseTask:
             self._job_keys.append(jobid)
 
     def get_scheduled_jobs(self) -> list[JobKey]:
-        """Return the keys of the task's jobs so far."""
+        """Return the keys for the task's jobs so far."""
         return list(self._job_keys)
 
     def get_parallel_jobs(self) -> int:
-        """Return the number of parts, which run at the same time."""
+        """Return how many parts run at the same time."""
         return 1
 
     @property
     def parts(self) -> list[str]:
-        """The ids of the parts: the task's own for a single part."""
+        """The ids for the parts: the task's own for a single part."""
         number = self.get_parallel_jobs()
         return [self.task_id] if number == 1 else [f"{self.task_id}{PART}{index}" for index in range(number)]
 
     def job_params(self, is_retry: bool = False, index: int = 0) -> FullJobParams:
-        """Return the parameters of the part's job. `index`: the part's number."""
+        """Return the parameters for the part's job. `index`: the part's number."""
         raise NotImplementedError
 
     def params_of_part(self, part: str, *, is_retry: bool = False) -> FullJobParams:
-        """Return the parameters with the options of the task, and with the tag for the part."""
+        """Return the parameters with the task's options, and with the tag for the part."""
         params = self.job_params(is_retry, int(part.rpartition(PART)[2]) if PART in part else 0)
         options: FullJobParams = {"units": self.units, "project_id": self.project_id}
         return {**options, **params, "tags": [*(self.tags or ()), f"{TASK_ID}{part}"]}
 
 
 class Task(BaseTask):
-    """A script: the entry `py:NAME` of the catalogue, with the other words as its argument `cmd_args`.
+    """A script: the catalogue's entry `py:NAME`, with all further words as its argument `cmd_args`.
 
     `command`: a line, several lines for several parts, or a jinja2 template for the lines. `init_args`: further words.
-    `retry_args`: words in place of `init_args` for further tries.
+    `retry_args`: replace `init_args` for further tries.
     """
 
     def __init__(

@@ -604,7 +604,9 @@ def test_wrong_graphs_are_refused() -> None:
         return a, b
 
     with command_line(("--root-jobs", "--comment=second")):
-        for build, problem in ((twice, "has 'jobC' twice"), (lambda _: (), "returns no task")):
+        lost = Task("jobA", "command", on_finish={"banned": ["alert"]})
+        graphs: list[tuple[Any, str]] = [(twice, "has 'jobC' twice"), (lambda _: (), "returns no task")]
+        for build, problem in [*graphs, (lambda _: [lost], "not in the graph: alert")]:
             with pytest.raises(BadInput, match=problem):
                 graph(build)()
         with pytest.raises(NotImplementedError):
