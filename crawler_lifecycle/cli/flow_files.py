@@ -80,6 +80,7 @@ def manager_in(file: Path, name: str | None, *, has_option: bool = True) -> "typ
     managers = managers_of(module)
     if name is not None:
         return managers.get(name)
+    managers = _outside_of_workflows(module, managers)
     if not managers or any(inspect.isroutine(getattr(module, function, None)) for function in FUNCTIONS):
         return None
     if len(managers) > 1 or _workflows(module):
@@ -116,6 +117,19 @@ def managers_of(module: "ModuleType") -> "dict[str, type[BaseLoopScript]]":
         if inspect.isclass(value) and issubclass(value, BaseLoopScript) and value.__module__ == module.__name__
         if value.__name__ == name
     }
+
+
+def _outside_of_workflows(
+    module: "ModuleType", managers: "dict[str, type[BaseLoopScript]]"
+) -> "dict[str, type[BaseLoopScript]]":
+    """Return the managers that are no jobs of the module's workflows."""
+    from crawler_lifecycle.flows import StepJob, Workflow
+    from crawler_lifecycle.flows.building import paths_of
+
+    workflows = [value for value in _workflows(module).values() if isinstance(value, Workflow)]
+    jobs = [step.job for workflow in workflows for _, step in paths_of(workflow)]
+    inside = {job.title for job in jobs if isinstance(job, StepJob) and job.work.is_manager}
+    return {name: manager for name, manager in managers.items() if name not in inside}
 
 
 def fragment_in(file: Path, name: str | None) -> "Fragment":

@@ -99,7 +99,9 @@ def as_job(name: str, value: object) -> Job:
     if isinstance(marked, Job):
         return marked
     if inspect.isclass(value):
-        raise BadInput(f"job of {name!r}", f"is the class {value.__qualname__}; add {value.__qualname__}.new(...)")
+        title = value.__qualname__
+        made = f"manager({title}, ...)" if hasattr(value, "workflow_loop") else f"{title}.new(...)"
+        raise BadInput(f"job of {name!r}", f"is the class {title}; add {made}")
     if not callable(value):
         raise BadInput(f"job of {name!r}", f"expected a crawl, a worker's job or a function, not {value!r}"[:200])
     with refusals_with_job(name):

@@ -1,5 +1,6 @@
 """Crawl managers: classes that schedule crawls, and react to their ends."""
 
+from crawler_lifecycle.managers.as_job import ManagerJob, manager
 from crawler_lifecycle.managers.crawl_manager import CrawlManager
 from crawler_lifecycle.managers.generator_manager import GeneratorCrawlManager
 from crawler_lifecycle.managers.graph_manager import GraphManager
@@ -45,6 +46,7 @@ __all__ = [
     "JobDict",
     "JobKey",
     "JobParams",
+    "ManagerJob",
     "PeriodicCrawlManager",
     "Resource",
     "ResourcesDict",
@@ -58,4 +60,5 @@ __all__ = [
     "WorkFlowManager",
     "get_jobseq",
     "get_kumo_loglevel",
+    "manager",
 ]

@@ -17,6 +17,7 @@ from tests.embedded import ask, crawlctl, environment, processes_of, stack_proce
 
 pytestmark = [pytest.mark.process, pytest.mark.system, pytest.mark.timeout(600)]
 SHOPS = Path(__file__).parents[2] / "examples" / "flows" / "shops_manager.py"
+DELIVERY = SHOPS.with_name("shops_and_delivery.py")
 PAGE_SCRIPT = Path(__file__).parents[1] / "managers" / "reference" / "crawlmanager.py"
 PROGRAM = """
 import asyncio
@@ -142,6 +143,26 @@ async def test_a_program_without_a_stack_starts_one(home: Path) -> None:
     assert "The service is up" in output
     assert "items     3: 3 completed" in output
     assert [process for process in processes_of(home / "crawl-flow") if process.pid != os.getpid()] == []
+
+
+async def test_a_manager_is_a_job_of_a_graph_and_survives_kills(home: Path) -> None:
+    """The delivery follows the manager's end, with its numbers, although host and worker die in the middle."""
+    state = home / "state"
+    async with up(state, "--flows", str(DELIVERY)):
+        assert (await ask(state, "flow", "push", str(DELIVERY), "--id", "graph"))[0] == 0
+        for least, victim in ((1, "flows"), (3, "lifecycle")):
+            await completed(state, "graph", least)
+            kill(stack_processes(state)[victim])
+        async with crawlctl(home, "flow", "watch", "graph", "--state", str(state)) as command:
+            assert await command.end(patience=300) == 0, command.output
+        _, shown = await ask(state, "flow", "show", "graph")
+        (manager,) = shown["managers"]
+        assert (manager["path"], manager["close_reason"], manager["counts"]["completed"]) == ("shops", "finished", 6)
+        _, jobs = await ask(state, "flow", "jobs", "graph")
+        assert {job["path"]: job["state"] for job in jobs} == {"shops": "completed", "deliver": "completed"}
+        _, runs = await ask(state, "list", "--flow", "graph", "--limit", "100")
+        assert sorted(sequence(each) for each in runs) == [f"JOBSEQ={number:010d}" for number in range(1, 7)]
+        assert all({"FLOW_ID=graph", "PARENT_NAME=shops"} < set(each["tags"]) for each in runs)
 
 
 async def test_the_shops_survive_kills_of_host_and_worker(home: Path) -> None:

@@ -15,6 +15,7 @@ from crawler_lifecycle.adapters.sql.manager_rows import DELAYED, NOT_STARTED
 from crawler_lifecycle.adapters.sql.manager_schema import manager_attempts, manager_items, managers
 from crawler_lifecycle.adapters.sql.transactions import reading, transaction
 from crawler_lifecycle.contract.flows.definition import MemberDefinition
+from crawler_lifecycle.contract.flows.names import last_name
 from crawler_lifecycle.contract.flows.states import FlowIntent, MemberState
 from crawler_lifecycle.contract.flows.work import StepWork
 from crawler_lifecycle.contract.managers.items import ItemState
@@ -73,6 +74,7 @@ RUNNING = select(func.count()).where(
     attempts.flow == bindparam("of_flow"), attempts.manager == bindparam("of_manager"), attempts.reacted_at.is_(None)
 )
 WAIT_AGAIN = update(manager_items).where(*OF_MANAGER, items.state == ItemState.CANCELLED, items.problem == NOT_STARTED)
+ALONE = "manager"  # path of a manager that is the only job; in a graph, the name in the path is the manager's
 HOLDS = {FlowIntent.RUN: Intent.RUN, FlowIntent.PAUSE: Intent.PAUSE, FlowIntent.DRAIN: Intent.DRAIN}
 
 
@@ -254,8 +256,8 @@ def _begun(head: Row[Any], member: Row[Any], row: Row[Any]) -> Begun:
     return Begun(
         flow_uid=head.uid,
         flow_id=head.flow_id,
-        name=head.name or member.path,
-        family=head.family,
+        name=head.name if head.name and member.path == ALONE else last_name(member.path),
+        family=head.family or head.flow_id,
         arguments=tuple(map(str, arguments)) if isinstance(arguments, list) else (),
         incarnation=row.incarnation,
         first_began_at=row.first_began_at,
