@@ -122,7 +122,7 @@ def managers_of(module: "ModuleType") -> "dict[str, type[BaseLoopScript]]":
 def _outside_of_workflows(
     module: "ModuleType", managers: "dict[str, type[BaseLoopScript]]"
 ) -> "dict[str, type[BaseLoopScript]]":
-    """Return the managers that are no jobs of the module's workflows."""
+    """Return the managers without the jobs in workflows."""
     from crawler_lifecycle.flows import StepJob, Workflow
     from crawler_lifecycle.flows.building import paths_of
 

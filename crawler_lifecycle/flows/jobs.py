@@ -98,7 +98,7 @@ class Job:
 class StepJob(Job):
     """A call to a function in the author's code."""
 
-    options = (*START_OPTIONS, *RETRY_OPTIONS, "queue", "timeout", "isolate", "tags")
+    options: ClassVar[tuple[str, ...]] = (*START_OPTIONS, *RETRY_OPTIONS, "queue", "timeout", "isolate", "tags")
 
     function: str
     form: CallForm = CallForm.CONTEXT

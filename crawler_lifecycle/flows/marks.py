@@ -100,8 +100,8 @@ def as_job(name: str, value: object) -> Job:
         return marked
     if inspect.isclass(value):
         title = value.__qualname__
-        made = f"manager({title}, ...)" if hasattr(value, "workflow_loop") else f"{title}.new(...)"
-        raise BadInput(f"job of {name!r}", f"is the class {title}; add {made}")
+        advice = f"manager({title}, ...)" if hasattr(value, "workflow_loop") else f"{title}.new(...)"
+        raise BadInput(f"job of {name!r}", f"is the class {title}; add {advice}")
     if not callable(value):
         raise BadInput(f"job of {name!r}", f"expected a crawl, a worker's job or a function, not {value!r}"[:200])
     with refusals_with_job(name):

@@ -1,6 +1,7 @@
 """A crawl manager as a job in a graph."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from crawler_lifecycle.contract.flows.work import CallForm
 from crawler_lifecycle.errors import BadInput
@@ -14,7 +15,7 @@ from crawler_lifecycle.managers.defining import AnyManager, build
 class ManagerJob(StepJob):
     """A crawl manager. Its limits of time and its tries are the manager's own."""
 
-    options = (*START_OPTIONS, "queue")
+    options: ClassVar[tuple[str, ...]] = (*START_OPTIONS, "queue")
 
     def with_arguments(self, arguments: object) -> "ManagerJob":
         raise BadInput("arguments", f"{self.title} takes its command line in manager(...), and not {arguments!r}"[:200])

@@ -161,8 +161,8 @@ async def test_a_manager_is_a_job_of_a_graph_and_survives_kills(home: Path) -> N
         _, jobs = await ask(state, "flow", "jobs", "graph")
         assert {job["path"]: job["state"] for job in jobs} == {"shops": "completed", "deliver": "completed"}
         _, runs = await ask(state, "list", "--flow", "graph", "--limit", "100")
-        assert sorted(sequence(each) for each in runs) == [f"JOBSEQ={number:010d}" for number in range(1, 7)]
-        assert all({"FLOW_ID=graph", "PARENT_NAME=shops"} < set(each["tags"]) for each in runs)
+        assert sorted(map(sequence, runs)) == [f"JOBSEQ={number:010d}" for number in range(1, 7)]
+        assert all({"FLOW_ID=graph", "PARENT_NAME=shops"} < set(run["tags"]) for run in runs)
 
 
 async def test_the_shops_survive_kills_of_host_and_worker(home: Path) -> None:
