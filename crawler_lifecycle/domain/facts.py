@@ -6,7 +6,15 @@ record stays, because a later look could only compare two machines' times, and s
 
 from crawler_lifecycle.contract.outcome_facts import OutcomeFacts
 from crawler_lifecycle.domain.looks import JobLook, JobPhase, TaskRow
-from crawler_lifecycle.domain.reasons import BACKOFF, FAILING, FINISHING, POD_OVERDUE, POD_TERMINATING, SIDECAR_HANGING
+from crawler_lifecycle.domain.reasons import (
+    BACKOFF,
+    FAILING,
+    FINISHING,
+    POD_OVERDUE,
+    POD_TERMINATING,
+    SIDECAR_HANGING,
+    UNEXPLAINED,
+)
 
 # A job with one of these causes still has the pod of the recorded facts. With any other cause, a job before its end
 # has a new pod, and the recorded facts do not describe the new pod's program.
@@ -48,12 +56,17 @@ def _merged(on_record: OutcomeFacts, new: OutcomeFacts) -> OutcomeFacts:
         return on_record  # the new facts are an older observation, or show another pod, asked to end
     if not _describe_the_same_pod(on_record, new):
         return new
-    if on_record.has_ended:  # a recorded end stays, unless only the new facts show the order
+    if on_record.has_ended:  # a recorded end stays, unless only the new facts show the order or say how it came
         adds_the_order = on_record.told_to_end is None and new.told_to_end is not None
-        return new if adds_the_order else on_record
+        return new if not _says_nothing(new) and (adds_the_order or _says_nothing(on_record)) else on_record
     if on_record.told_to_end:  # the request came before the end, whatever order the new facts show
         return new.model_copy(update={"told_to_end": True, "told_by": new.told_by or on_record.told_by})
     return new
+
+
+def _says_nothing(end: OutcomeFacts) -> bool:
+    """Return whether a pod was shown as failed without the main container's end and without any reason."""
+    return end.exit_code is None and end.reason == UNEXPLAINED and not end.told_to_end
 
 
 def _describe_the_same_pod(on_record: OutcomeFacts, new: OutcomeFacts) -> bool:

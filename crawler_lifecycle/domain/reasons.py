@@ -40,6 +40,7 @@ SIDECAR_HANGING = "sidecar_hanging"  # the main container has ended, and another
 SIDECAR_NOT_STARTED = "sidecar_not_started"  # the main container runs all the same
 FINISHING = "finishing"  # the program has ended with 0, and the Job does not show the end yet
 BACKOFF = "backoff"  # the program has failed, and the Job does not show the end yet
+UNEXPLAINED = "failed"  # neither pod nor Job says why
 FAILING = "failing"  # the Job will fail soon, and its pods are still ending
 ORPHAN_PODS = "orphan_pods"  # pods live although their Job does not exist any more
 DELETED_EXTERNALLY = "deleted_externally"  # the run was to continue, but its job was deleted

@@ -13,7 +13,7 @@ from crawler_lifecycle.adapters.kubernetes.observe import pods, termination
 from crawler_lifecycle.adapters.kubernetes.observe.termination import DISRUPTION, KILLED_EXIT_CODES, NODE_REJECTED
 from crawler_lifecycle.adapters.kubernetes.observe.words import word
 from crawler_lifecycle.domain.crawl_results import is_meant_as_result
-from crawler_lifecycle.domain.reasons import DISRUPTED, of_exit_code
+from crawler_lifecycle.domain.reasons import DISRUPTED, UNEXPLAINED, of_exit_code
 
 # with these reasons in the condition the Job decides, whatever its pods show
 REASONS_BY_JOB_ALONE = frozenset({"DeadlineExceeded", "FailedIndexes", "MaxFailedIndexesExceeded"})
@@ -37,7 +37,7 @@ def reason(failed: Condition | None, pod: Pod | None) -> str:
     known_reason = None
     if job_reason not in REASONS_BY_JOB_ALONE:
         known_reason = (_reason_of_pod(pod) if pod else None) or _reason_of_policy(failed)
-    return known_reason or word(job_reason, "failed")
+    return known_reason or word(job_reason, UNEXPLAINED)
 
 
 def _reason_of_pod(pod: Pod) -> str | None:
