@@ -1,6 +1,7 @@
 """Words full of what shells, databases, paths, formats and terminals take for orders: they stay words at every door."""
 
 import json
+import re
 import tomllib
 from datetime import timedelta
 from pathlib import Path
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from crawler_lifecycle.adapters.catalogue import Catalogue
 from crawler_lifecycle.adapters.kubernetes.act.job_spec import PodSettings, job_of
+from crawler_lifecycle.adapters.kubernetes.naming import CRAWLER
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.cli.requests import make_request
@@ -79,7 +81,7 @@ def test_what_is_asked_is_what_a_job_is_deployed_with(
 @QUICK
 @given(name=NAMES, value=VALUES)
 def test_a_kubernetes_job_says_it_in_values_only(name: str, value: str) -> None:
-    """No name, label or path of the job is made of it, and nothing in it is expanded."""
+    """No name or path of the job is made of it, one label has what Kubernetes accepts, and nothing is expanded."""
     entry = Crawler(name=name, image="crawler:1", command=["crawl"], argument_flag="-a", environment={"A": value})
     job = job_of(a_request(crawler=entry, arguments={name: value}), PodSettings(files_claim="files"))
     [container] = job["spec"]["template"]["spec"]["containers"]
@@ -89,6 +91,9 @@ def test_a_kubernetes_job_says_it_in_values_only(name: str, value: str) -> None:
     plain = job_of(
         a_request(crawler=Crawler(name="x", image="crawler:1", command=["crawl"])), PodSettings(files_claim="files")
     )
+    for labels in (job["metadata"]["labels"], job["spec"]["template"]["metadata"]["labels"]):
+        assert re.fullmatch(r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?", labels.pop(CRAWLER, ""))
+    del plain["metadata"]["labels"][CRAWLER]
     assert _shape(job["metadata"]) == _shape(plain["metadata"])
 
 
