@@ -3,6 +3,9 @@
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from importlib import import_module
+from itertools import count
+from typing import Any
 
 import pytest
 from sqlalchemy import func, select
@@ -65,6 +68,37 @@ def limits(store: SqlStore, scope: str = INSTALLATION) -> LimitRecord:
 
 def pass_on(store: SqlStore, most: int = 8) -> list[tuple[int, int]]:
     return [(claim.run_id, claim.task) for claim in store.claims.claim_tasks(DISPATCHER, MINUTE, most)]
+
+
+@pytest.mark.parametrize("reading", ["claims.obstacle_for", "passes.situation"])
+def test_no_permit_is_older_than_the_end_that_made_room(
+    store: SqlStore, database: Database, make_run: MakeRun, monkeypatch: pytest.MonkeyPatch, reading: str
+) -> None:
+    """An end that came between the lock and the reading was later than the permit: the limit seemed to be exceeded."""
+    store.limits.change(SITE, {"runs": 1}, "ann")
+    first, second = make_run(labels=LABELS), make_run(labels=LABELS)
+    begin(store, first)
+    assert isinstance(begin(store, second), Hold)
+    finish(store, ref_to(first), 0)
+    close(store, ref_to(first))
+    ticks, ends = count(), list[datetime]()
+    began_at = datetime.now(UTC)
+    monkeypatch.setattr(database, "clock", lambda: began_at + timedelta(seconds=next(ticks)))
+    module, _, name = reading.partition(".")
+    read = getattr(import_module(f"crawler_lifecycle.adapters.sql.{module}"), name)
+
+    def after_an_end(*arguments: Any) -> Any:
+        ends.append(database.clock())
+        return read(*arguments)
+
+    monkeypatch.setattr(f"crawler_lifecycle.adapters.sql.{reading}", after_an_end)
+    if module == "claims":
+        assert isinstance(begin(store, second), Claim)
+    else:
+        assert pass_on(store) == [(second.run_id, 0)]
+    admitted_at = look(store, second).run.admitted_at
+    assert admitted_at is not None
+    assert admitted_at > ends[0]
 
 
 def test_a_run_in_the_line_says_what_holds_it_and_begins_in_its_turn(store: SqlStore, make_run: MakeRun) -> None:

@@ -45,7 +45,7 @@ class TaskClaims(OnDatabase):
         self._most_tasks = most_tasks
 
     def _lock_admission(self, tx: Connection) -> datetime:
-        """Return the time after the wait for the lock: no permit is older than the end that made room for it."""
+        """Return the time after the wait for the lock."""
         lock_admission(tx)
         return self._db.clock()
 
@@ -66,7 +66,7 @@ class TaskClaims(OnDatabase):
             looked = {"next_look_at": now + HELD_PAUSE, "nudge_acknowledged": runs.nudge_sent}
             write_hold(tx, [run.run_id], hold, now, **looked)
         elif row.admitted_at is None:
-            admit(tx, run.run_id, now)
+            admit(tx, run.run_id, self._db.clock())  # after the end that made room, which may have come since `now`
         is_free = is_settled(now) if hold else is_claimable(now, token)
         claims = take_claims(tx, row, [MAIN_TASK], is_free, token, now + expires_in, hold)
         return claims[0] if claims else hold

@@ -64,7 +64,8 @@ class Passes(TaskClaims):
         new = plan(now_open.runs, now_open.limits, most - min(len(free), (most + 1) // 2))
         claims = list[Claim]()
         for run_id, count in sorted(new.granted.items()):
-            claims += claim_ready_tasks(tx, run_id, count, token, now, expires_in)
+            # after the ends that made room, which may have come since `now`
+            claims += claim_ready_tasks(tx, run_id, count, token, self._db.clock(), expires_in)
         for run_id, numbers in _by_run(free[: most - len(claims)]):
             claims += _claim_again(tx, run_id, numbers, token, now, expires_in, pauses.get(run_id))
         claims.sort(key=attrgetter("run_id", "task"))
