@@ -339,6 +339,19 @@ async def test_no_list_is_wider_than_its_window(page: Page, shelf: Shelf, width:
         await page.look_like(1280, 900)
 
 
+async def test_the_view_does_not_move_when_its_strip_is_filled(page: Page) -> None:
+    """A click on a button met nothing, because the strip appeared above the view at that moment."""
+    await page.reload()
+    await page.until_text("Nothing needs attention", "No runs yet")
+    moved = await page.evaluate("""new Promise((done) => {
+        const moved = [];
+        new PerformanceObserver((list) => moved.push(...list.getEntries().flatMap((each) => each.sources)))
+            .observe({ type: "layout-shift", buffered: true });
+        requestAnimationFrame(() => requestAnimationFrame(() => done(moved.map(({ node }) => node?.id))));
+    })""")
+    assert "main" not in moved
+
+
 async def test_what_needs_a_person_is_told_on_every_view(page: Page, shelf: Shelf) -> None:
     """Only the list of runs told it, and neither approvals, nor flows without a host, nor runs without capacity."""
     shelf.ended([None], TaskStatus.FAILED, "exit_2")

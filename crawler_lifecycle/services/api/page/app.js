@@ -85,7 +85,7 @@ function askForToken() {
 function begin() {
   route();
   if (!hasToken()) return;
-  live.hidden = places.hidden = false;
+  live.hidden = places.hidden = strip.hidden = false;
   startButton.hidden = !may("operate");
   needs.abort();
   needs = new AbortController();

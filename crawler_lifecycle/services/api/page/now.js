@@ -39,7 +39,6 @@ export function showNeeds(element, signal) {
   }
 
   function draw(lines, why) {
-    element.hidden = false;
     element.dataset.kind = lines[0]?.[0] ?? "good";
     fill(element, [h("b", lines.length ? "Needs attention" : "Nothing needs attention"),
       ...lines.map(([kind, text, href]) => h("a", { href, dataset: { kind }, title: text === "audits are late" ? why : null }, text)),
