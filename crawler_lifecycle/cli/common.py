@@ -29,6 +29,7 @@ REPLACEMENTS = {
     **{code: f"[U+{code:04X}]" for code in HIDING_CODES},
 }
 TYPED_STATE = "crawlctl.state"  # key in the context's `meta`; the value is the typed state folder
+TYPED_ARGUMENTS = "crawlctl.arguments"  # key in the context's `meta`; the value has the command's arguments by name
 WANTS_JSON = "crawlctl.json"  # key in the context's `meta`; the value is true if --json was typed
 COMMAND_IN_MESSAGE = re.compile(r"(?<=`)crawlctl [^`]+(?=`)")
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}  # of a duration's units
@@ -86,12 +87,13 @@ def state_option(command: Command, *, expose_value: bool = True) -> Command:
 def _remember(key: str) -> Callable[[click.Context, click.Parameter, Any], Any]:
     """Return a callback that keeps an option's value in the `meta` shared by a command line's contexts.
 
-    So the option may come before or after the command; the last value counts.
+    So the option may come before or after the command; the last value counts. The command's arguments are kept, too.
     """
 
     def remember(ctx: click.Context, _: click.Parameter, value: Any) -> Any:
         if value is not None and value is not False:
             ctx.meta[key] = value
+        ctx.meta[TYPED_ARGUMENTS] = ctx.params
         return ctx.meta.get(key, value)
 
     return remember
@@ -112,6 +114,12 @@ def _with_api(command: str, api: str) -> str:
     """Return the command with --api, unless the command is direct."""
     program, _, words = command.partition(" ")
     return command if is_direct(words) else f"{program} --api {shlex.quote(api)} {words}"
+
+
+def typed_arguments() -> Mapping[str, Any]:
+    """Return the typed arguments and options by name."""
+    context = click.get_current_context(silent=True)
+    return context.meta.get(TYPED_ARGUMENTS, {}) if context else {}
 
 
 def json_option(command: Command, *, expose_value: bool = True) -> Command:

@@ -3,14 +3,15 @@
 import json
 import os
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
 import click
 
-from crawler_lifecycle.cli.common import options_of_groups, plain, with_state
-from crawler_lifecycle.errors import BadInput, Conflict, LifecycleError, NotFound, TemporaryError
+from crawler_lifecycle.cli.common import options_of_groups, plain, typed_arguments, with_state
+from crawler_lifecycle.errors import BadInput, Conflict, LifecycleError, NotFound, Removed, TemporaryError
 
 OK = 0
 WRONG = 1
@@ -47,6 +48,9 @@ EXIT_STATUSES = ((BadInput, USAGE), (NotFound, NOT_FOUND), (Conflict, REFUSED), 
 LONGEST_MESSAGE = 300  # characters; click repeats typed words, and the middle is cut out if the message is longer
 LIMIT = re.compile(r"(?:at least|at most|not) -?\d+")  # in the words of contract.refusals
 TYPED_COMMAND = "crawlctl.command"  # key in the context's `meta`; the value is the command that the user typed
+# argument -> the group with its commands
+GROUPS = {"run": "", "flow": "flow ", "schedule_id": "schedule "}
+UNKNOWN = re.compile("there is no (run|flow|schedule)|is neither a RunID")  # in the words of NotFound
 
 
 class Commands(click.Group):
@@ -128,7 +132,8 @@ def _reporting_failures(as_json: bool, ctx: click.Context | None) -> Iterator[No
     except LifecycleError as error:
         message, option = _with_option_name(error, ctx.meta.get(TYPED_COMMAND) if ctx else None)
         status = next((status for error_class, status in EXIT_STATUSES if isinstance(error, error_class)), WRONG)
-        print_failure(with_state(message), status, as_json=as_json, option=option, code=error.code)
+        hint = "" if as_json or "`crawlctl" in message else _next_command(error)
+        print_failure(with_state(message + hint), status, as_json=as_json, option=option, code=error.code)
         raise click.exceptions.Exit(status) from error
     except KeyboardInterrupt as interrupt:
         if as_json:
@@ -136,6 +141,17 @@ def _reporting_failures(as_json: bool, ctx: click.Context | None) -> Iterator[No
         else:
             click.echo(err=True)
         raise click.exceptions.Exit(INTERRUPTED) from interrupt
+
+
+def _next_command(error: LifecycleError) -> str:
+    """Return a hint such as ` (see `crawlctl show 7`)`, or an empty text."""
+    if not isinstance(error, NotFound | Conflict) or isinstance(error, Removed):
+        return ""
+    typed = typed_arguments()
+    for argument in GROUPS.keys() & typed.keys():
+        words = "list" if UNKNOWN.search(error.message) else f"show {shlex.quote(str(typed[argument]))}"
+        return f" (see `crawlctl {GROUPS[argument]}{words}`)"
+    return ""
 
 
 def print_failure(

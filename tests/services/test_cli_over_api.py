@@ -233,7 +233,7 @@ def test_flows_are_listed_and_explained(crawlctl: Cli, flow: str) -> None:
     assert "shop" in crawlctl("flow", "graph", flow).stdout
     assert answer(crawlctl("flow", "results", flow)) == {}
     early = crawlctl("flow", "results", flow, "shop")
-    assert (early.exit_code, early.stderr) == (6, "Error: 'shop' has no result: the job is available\n")
+    assert (early.exit_code, "Error: 'shop' has no result: the job is available" in early.stderr) == (6, True)
     assert "did you mean 'release'?" in crawlctl("flow", "results", flow, "relaese").stderr
     assert answer(crawlctl("flow", "jobs", flow, "--attempts", "--json")) == {}
 

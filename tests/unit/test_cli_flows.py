@@ -113,7 +113,8 @@ def said(crawlctl: Crawlctl, *words: str, status: int = 0) -> Any:
 def lines(crawlctl: Crawlctl, *words: str, status: int = 0) -> list[str]:
     result = crawlctl("flow", *words)
     assert result.exit_code == status, result.output
-    return [line.rstrip() for line in (result.stdout if status == 0 else result.stderr).splitlines()]
+    printed = result.stdout if status == 0 else result.stderr.partition(" (see ")[0]
+    return [line.rstrip() for line in printed.splitlines()]
 
 
 def test_a_preview_of_a_workflow_counts_jobs_and_looks_crawlers_up(

@@ -55,6 +55,21 @@ def test_a_run_that_is_not_there_is_status_3(crawlctl: Crawlctl, run: RunRecord,
     assert "Traceback" not in result.output
 
 
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        ("show 999", "list"),
+        ("watch seven", "list"),
+        ("logs 1 --task 9", "show 1"),
+        ("export 1", "show 1"),
+        ("flow show nobody", "flow list"),
+    ],
+)
+def test_a_failure_names_the_command_that_helps(crawlctl: Crawlctl, run: RunRecord, words: str, hint: str) -> None:
+    result = crawlctl(*words.split())
+    assert (result.exit_code in (3, 6), f"`crawlctl {hint}" in result.stderr) == (True, True), result.output
+
+
 @pytest.mark.parametrize("words", [["list"], ["show", "1"], ["watch", "1"], ["logs", "1"], ["export", "1"]])
 def test_without_an_api_every_reader_says_what_to_do(crawlctl: Crawlctl, state: Path, words: list[str]) -> None:
     result = crawlctl(*words)
