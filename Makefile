@@ -7,7 +7,8 @@ STATE  ?=
 CATALOGUE ?=
 KEEP   ?=
 FREE_PORTS ?=
-EXTRAS := --extra embedded --extra examples --extra build
+SERVICE := --extra server --extra aws --extra kubernetes --extra mysql
+EXTRAS := $(SERVICE) --extra embedded --extra examples --extra build
 LOCK   := $(BIN)/uv pip compile --universal --python-version 3.11 --no-header --no-annotate --generate-hashes --quiet
 SEED    ?=
 # every change meets other faults, and the same ones again when it is tried again
@@ -118,7 +119,7 @@ ci-all: $(VENV)/.installed-dev ## all that has to pass, with every shard
 lock: $(VENV)/.installed-dev ## pins every package anew, without addresses
 	@$(LOCK) pyproject.toml $(EXTRAS) --upgrade --output-file requirements.lock
 	@$(LOCK) pyproject.toml $(EXTRAS) --extra dev --constraint requirements.lock --upgrade --output-file requirements-dev.lock
-	@$(LOCK) pyproject.toml --constraint requirements.lock --upgrade --output-file $(IMAGE)/requirements.lock
+	@$(LOCK) pyproject.toml $(SERVICE) --constraint requirements.lock --upgrade --output-file $(IMAGE)/requirements.lock
 	@echo hatchling | $(LOCK) - --constraint requirements.lock --upgrade --output-file $(IMAGE)/build.lock
 
 clean: ## removes the virtual environment and every cache

@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 import click
 
+from crawler_lifecycle import extras
 from crawler_lifecycle.cli.common import options_of_groups, plain, typed_arguments, with_state
 from crawler_lifecycle.errors import BadInput, Conflict, LifecycleError, NotFound, Removed, TemporaryError
 
@@ -121,7 +122,8 @@ def wants_json(words: Sequence[str]) -> bool:
 def _reporting_failures(as_json: bool, ctx: click.Context | None) -> Iterator[None]:
     """Print an error in the block and exit with its status. `ctx` is None before the command is known."""
     try:
-        yield
+        with extras.named():
+            yield
     except click.exceptions.NoArgsIsHelpError:  # click prints the help
         raise
     except click.UsageError as error:

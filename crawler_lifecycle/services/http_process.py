@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 import uvicorn
 
+from crawler_lifecycle import extras
 from crawler_lifecycle.errors import LifecycleError, NotReady
 from crawler_lifecycle.metrics import show_build
 from crawler_lifecycle.services.hiding import hide_process
@@ -25,7 +26,8 @@ def run(name: str, serve: Callable[[], None], document: Callable[[], Mapping[str
     hide_process()
     show_build()
     try:
-        serve()
+        with extras.named():
+            serve()
     except LifecycleError as error:
         sys.stderr.write(f"{name}: {error.message}\n")
         return 1

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Coroutine
 from typing import Any, NoReturn
 
-from crawler_lifecycle import configuration, logs
+from crawler_lifecycle import configuration, extras, logs
 from crawler_lifecycle.bootstrap.parts import Parts
 from crawler_lifecycle.errors import LifecycleError
 from crawler_lifecycle.metrics import show_build
@@ -40,7 +40,8 @@ def run(main: Main, settings: Settings | None = None) -> NoReturn:
         if settings.database.warning:
             logger.warning(settings.database.warning)
         forget_secrets()
-        asyncio.run(_run_until_signal(main, Parts(settings)))
+        with extras.named():
+            asyncio.run(_run_until_signal(main, Parts(settings)))
     except LifecycleError as error:
         print(error.message, file=sys.stderr)  # noqa: T201 (the log may not be set up yet)
         sys.exit(1)

@@ -8,6 +8,10 @@ planner, the doors and the calls to functions are the service's own. The pytest 
 stack.
 """
 
+from crawler_lifecycle.extras import require
+
+require("server")
+
 from crawler_lifecycle.testing.crash_safety import assert_crash_safe
 from crawler_lifecycle.testing.exploring import Explored, Outcome, Surprise, explore
 from crawler_lifecycle.testing.flows import MemoryFlows

