@@ -24,6 +24,11 @@ class RunFilter(Message):
     flows: bool = False  # include runs in flows, as a tag or a label does
     flow: str | None = None  # the flow's id or uid; leaves out all other runs
 
+    @property
+    def may_read_all(self) -> bool:
+        """Whether the database may have to read every run, for example if a text is found nowhere."""
+        return not self.model_dump(exclude_defaults=True).keys() <= {"crawler", "flow", "flows"}
+
 
 ALL_RUNS = RunFilter()
 OPEN_RUNS = RunFilter(statuses=tuple(status for status in RunStatus if not status.is_over), flows=True)

@@ -217,6 +217,24 @@ def test_a_connection_lost_on_the_way_is_temporary_and_the_next_call_works(datab
 
 
 @MARIADB
+def test_the_server_ends_a_statement_before_the_driver_gives_up(database_url: str) -> None:
+    """The driver closed the connection, and the server went on with a search among millions of rows."""
+    database = Database(f"{database_url}{'&' if '?' in database_url else '?'}read_timeout=6", pool_size=1)
+    with database.read() as connection:
+        number = connection.exec_driver_sql("SELECT CONNECTION_ID()").scalar_one()
+    with pytest.raises(TemporaryError, match="ended a statement that took too long"), database.read() as connection:
+        connection.exec_driver_sql("SELECT SLEEP(60)")
+    with database.read() as connection:
+        assert connection.exec_driver_sql("SELECT CONNECTION_ID()").scalar_one() == number
+    database.close()
+
+
+def test_a_limit_for_statements_has_the_name_that_the_server_knows() -> None:
+    assert sql_database.statement_limit("5.5.5-10.11.14-MariaDB", 25) == "max_statement_time = 25"
+    assert sql_database.statement_limit("8.4.2", 25) == "max_execution_time = 25000"
+
+
+@MARIADB
 def test_connections_to_a_server_that_takes_no_writes_are_replaced(database_url: str) -> None:
     database, at = Database(database_url, pool_size=1), datetime(2026, 1, 1, tzinfo=UTC)
     with database.read() as connection:

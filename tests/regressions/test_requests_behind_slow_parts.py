@@ -7,11 +7,13 @@ import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
 from crawler_lifecycle.contract.records import RunRecord
+from crawler_lifecycle.contract.run_filter import RunFilter
 from crawler_lifecycle.control import context
 from crawler_lifecycle.control.bulkhead import Bulkhead
 from crawler_lifecycle.control.reading import RunReader
@@ -65,6 +67,27 @@ def slow_logs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     over.set()
 
 
+@pytest.fixture
+def slow_searches(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A database that reads all runs until the test is over, unless a list has no filter."""
+    over = threading.Event()
+    select = RunReader.select
+
+    def slow(reader: RunReader, chosen: RunFilter, **page: Any) -> Any:
+        if chosen != RunFilter():
+            over.wait(100)
+        return select(reader, chosen, **page)
+
+    def slow_counts(*_: object) -> dict[str, int]:
+        over.wait(100)
+        return {}
+
+    monkeypatch.setattr(RunReader, "select", slow)
+    monkeypatch.setattr(RunReader, "counts", slow_counts)
+    yield
+    over.set()
+
+
 @asynccontextmanager
 async def crowd(api: Api, method: str, path: str, body: object = None) -> AsyncIterator[httpx.AsyncClient]:
     """So many at once that ask for this; those for whom there is no room are sent away, the others wait."""
@@ -88,6 +111,15 @@ async def crowd(api: Api, method: str, path: str, body: object = None) -> AsyncI
 async def test_slow_logs_hold_up_no_other_request(api: Api, run: RunRecord, slow_logs: None) -> None:
     async with crowd(api, "GET", f"/v1/runs/{run.run_id}/logs") as http, asyncio.timeout(PATIENCE):
         assert (await http.get("/v1/runs")).json()["runs"][0]["run_id"] == run.run_id
+
+
+@pytest.mark.parametrize("path", ["/v1/runs?search=nowhere", "/v1/runs?reason=no_such", "/v1/run-counts"])
+async def test_a_search_among_all_runs_holds_up_no_other_list(
+    api: Api, run: RunRecord, slow_searches: None, path: str
+) -> None:
+    async with crowd(api, "GET", path) as http, asyncio.timeout(PATIENCE):
+        assert (await http.get("/v1/runs")).json()["runs"][0]["run_id"] == run.run_id
+        assert (await http.get(f"/v1/runs/{run.run_id}")).json()["run"]["run_id"] == run.run_id
 
 
 @pytest.mark.parametrize(

@@ -48,6 +48,8 @@ MYSQL_SESSION = (
     f"SET time_zone = '+00:00', {LOCK_WAITS.format(LOCK_SECONDS)},"
     " sql_mode = 'STRICT_TRANS_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION'"
 )
+# The server ends a statement so many seconds before the driver gives up: the server would continue without a reader.
+MARGIN_SECONDS = 5
 
 
 def utcnow() -> datetime:
@@ -270,6 +272,12 @@ def _mysql_engine(address: URL, pool_size: int) -> Engine:
     )
 
     @event.listens_for(engine, "connect")
+    def limit_statements(connection: Any, _: Any) -> None:
+        seconds = max(1, int(str(address.query["read_timeout"])) - MARGIN_SECONDS)
+        with connection.cursor() as cursor:
+            cursor.execute(f"SET {statement_limit(connection.get_server_info(), seconds)}")
+
+    @event.listens_for(engine, "connect")
     @event.listens_for(engine, "checkin")
     def note_use(_: Any, record: ConnectionPoolEntry) -> None:
         record.info[USED_AT] = time.monotonic()
@@ -291,6 +299,11 @@ def _mysql_engine(address: URL, pool_size: int) -> Engine:
                 raise InvalidatePoolError from error
 
     return engine
+
+
+def statement_limit(server: str, seconds: int) -> str:
+    """Return the setting for a server's longest statement. MySQL limits only SELECT."""
+    return f"max_statement_time = {seconds}" if "MariaDB" in server else f"max_execution_time = {seconds}000"
 
 
 @contextmanager

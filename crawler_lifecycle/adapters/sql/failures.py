@@ -18,6 +18,7 @@ NO_SUCH_TABLE_OR_COLUMN = {1054, 1146}
 NO_ACCESS = {1044, 1045, 1049, 1130, 1142, 1698, 2059}  # wrong account, password or database, or a missing right
 NO_PRIMARY = {1290, 1792, 1836}  # the server takes no writes: another server may be the primary now
 DOWN = {2002, 2003, 2005}  # no connection to the server
+TOO_LONG = {1969, 3024}  # the server has ended the statement at its time limit
 NO_TLS = 2026
 UNPROVED = "CERTIFICATE_VERIFY_FAILED"  # in the text of an error with a number of DOWN
 STATE_ERRORS = ("OperationalError", "InternalError", "InterfaceError")  # from the server's state, not the statement
@@ -64,8 +65,10 @@ def _mysql_error(error: DBAPIError, where: str) -> LifecycleError:
     if code == NO_TLS or UNPROVED in str(error.orig):
         fault = "encrypt" if code == NO_TLS else "prove its name"
         return NotReady(f"the database at {where} does not {fault} ({error.orig}): see CRAWLER_DATABASE__TLS")
-    if code in DOWN:
-        return TemporaryError(f"the database at {where} does not answer ({error.orig}): is it up?")
+    if code in DOWN or code in TOO_LONG:
+        down = f"does not answer ({error.orig}): is it up?"
+        fault = down if code in DOWN else "ended a statement that took too long: ask for fewer rows"
+        return TemporaryError(f"the database at {where} {fault}")
     return _other_error(error, where)
 
 

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Path, Query
 from crawler_lifecycle.contract.answers import CrawlerEntries
 from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.records import RunDetails, TaskRecord, without_values
+from crawler_lifecycle.contract.run_filter import RunFilter
 from crawler_lifecycle.contract.states import TaskStatus
 from crawler_lifecycle.contract.task_order import TaskOrder
 from crawler_lifecycle.errors import BadInput, LifecycleError, NotFound
@@ -71,7 +72,7 @@ async def get_crawler(api: CurrentApi, crawler: CrawlerName) -> Crawler:
 
 
 @router.get("/runs", dependencies=READING)
-def list_runs(
+async def list_runs(
     api: CurrentApi,
     chosen: Chosen,
     limit: Annotated[int, Query(ge=1, le=500, description="largest number in the answer")] = 50,
@@ -81,6 +82,11 @@ def list_runs(
     ] = None,
 ) -> messages.RunPage:
     """Return the runs, newest first."""
+    read = api.searchers.run if chosen.may_read_all else api.control.context.calls.run
+    return await read(_page, api, chosen, limit, cursor, before)
+
+
+def _page(api: ApiState, chosen: RunFilter, limit: int, cursor: str | None, before: int | None) -> messages.RunPage:
     # a cursor is valid only for the installation and the filters that made it
     list_name = f"{api.control.context.store.records.installation()}:{chosen.model_dump_json(exclude_defaults=True)}"
     before = read_cursor(cursor, list_name) if cursor is not None else before
@@ -91,9 +97,9 @@ def list_runs(
 
 
 @router.get("/run-counts", dependencies=READING)
-def count_runs(api: CurrentApi, chosen: Chosen) -> messages.RunCounts:
+async def count_runs(api: CurrentApi, chosen: Chosen) -> messages.RunCounts:
     """Count the runs by status. The count for FAILED leaves out stopped runs, and STOPPED counts them."""
-    return messages.RunCounts(counts=dict(api.control.runs.counts(chosen)))
+    return messages.RunCounts(counts=dict(await api.searchers.run(api.control.runs.counts, chosen)))
 
 
 @router.get("/runs/{run}", dependencies=READING, responses=problems(_404=NO_RUN))

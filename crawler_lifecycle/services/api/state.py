@@ -26,6 +26,7 @@ CHANGE_READERS = 6  # for streams of changes
 LOG_READERS = 8  # for streams that follow a log
 LOG_PART_READERS = 4  # for single parts of a log
 ARCHIVE_READERS = 2
+SEARCHERS = 3
 PATIENCE = 10.0  # seconds that a request waits for a thread, and then fails; streams wait without a limit
 
 
@@ -47,6 +48,9 @@ class ApiState:
     )
     archive_readers: Bulkhead = field(
         default_factory=lambda: Bulkhead("the store of archives", ARCHIVE_READERS, patience=PATIENCE)
+    )
+    searchers: Bulkhead = field(
+        default_factory=lambda: Bulkhead("the search among all runs", SEARCHERS, patience=PATIENCE)
     )
     readiness: Readiness = field(default_factory=Readiness)
     public_problems: PublicProblems = field(default_factory=PublicProblems)
