@@ -222,7 +222,10 @@ def test_the_server_ends_a_statement_before_the_driver_gives_up(database_url: st
     database = Database(f"{database_url}{'&' if '?' in database_url else '?'}read_timeout=6", pool_size=1)
     with database.read() as connection:
         number = connection.exec_driver_sql("SELECT CONNECTION_ID()").scalar_one()
-    with pytest.raises(TemporaryError, match="ended a statement that took too long"), database.read() as connection:
+    with (
+        pytest.raises(TemporaryError, match="ended a statement that took too long"),
+        database.read() as connection,
+    ):
         connection.exec_driver_sql("SELECT SLEEP(60)")
     with database.read() as connection:
         assert connection.exec_driver_sql("SELECT CONNECTION_ID()").scalar_one() == number

@@ -48,7 +48,7 @@ MYSQL_SESSION = (
     f"SET time_zone = '+00:00', {LOCK_WAITS.format(LOCK_SECONDS)},"
     " sql_mode = 'STRICT_TRANS_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION'"
 )
-# The server ends a statement so many seconds before the driver gives up: the server would continue without a reader.
+# A statement ends this time before the driver gives up. Otherwise the server would continue without a reader.
 MARGIN_SECONDS = 5
 
 
