@@ -2,6 +2,9 @@
 
 import pytest
 
+from crawler_lifecycle.contract.flows.definition import MemberDefinition
+from crawler_lifecycle.contract.flows.needs import Need
+from crawler_lifecycle.contract.flows.work import StepWork
 from crawler_lifecycle.contract.managers.items import Item
 from crawler_lifecycle.contract.managers.turns import FILTERED_PROBLEM, Problem, Verdict
 from crawler_lifecycle.contract.states import RunStatus
@@ -65,6 +68,22 @@ async def test_the_few_that_failed_are_named_and_retried_in_place(page: Page, sh
     assert 10 in [entry.number for entry in flow.waiting(100)]
     await page.click("dialog button", "Cancel 1 item")
     await page.until(f"{ITEMS}.startsWith('3,7,11')")
+
+
+async def test_the_picture_of_a_graph_shows_the_items_of_its_manager(page: Page, shelf: Shelf) -> None:
+    work = StepWork(function="m:deliver")
+    deliver = MemberDefinition(path="deliver", work=work, needs=(Need(on=("manager",)),))
+    flow = managed(shelf.database, "shops/graph", dependents=(deliver,))
+    flow.commit(item("north"), item("south"))
+    await page.evaluate("location.hash = '#/flows/shops%2Fgraph?view=graph'")
+    box = "[...document.querySelectorAll('.box')].find((box) => box.title.startsWith('manager')).textContent"
+    await page.until(f"{box}.includes('0 of 2 items')")
+    assert await page.evaluate("document.querySelectorAll('.box').length") == 2
+    flow.ended_run(flow.started(1), RunStatus.COMPLETED)
+    flow.react(flow.ended()[0])
+    await page.until(f"{box}.includes('1 of 2 items')")
+    await page.click(".chip", "Items")
+    await page.until_text("1 of 2 items so far, 0 failed")
 
 
 async def test_refused_items_are_dismissed_and_corrected_unless_the_managers_filter_refused_them(

@@ -126,11 +126,12 @@ def managed(
     *,
     begins: bool = True,
     arguments: Sequence[str] = ("--own", "3"),
+    dependents: Sequence[MemberDefinition] = (),
 ) -> Managed:
     """A manager that has begun, unless told otherwise."""
     work = StepWork(function="m:Shops", form=CallForm.MANAGER, arguments=list(arguments))
     definition = FlowDefinition(
-        id=id, name="nightly", family="shops", members=(MemberDefinition(path="manager", work=work),)
+        id=id, name="nightly", family="shops", members=(MemberDefinition(path="manager", work=work), *dependents)
     )
     store = SqlStore(database)
     answer = store.flow_doors.push(PushFlow(definition=definition))

@@ -3,7 +3,7 @@ import { drawChart } from "/chart.js";
 import { openDialog, question, reasonField } from "/dialog.js";
 import { flowPill, reasonInWords } from "/standing.js";
 import { makeGraph } from "/graph.js";
-import { ITEM_STATES, makeItems } from "/items.js";
+import { ENDED, ITEM_STATES, makeItems } from "/items.js";
 import { askToReject, makeLedger } from "/ledger.js";
 
 const VIEWS = { items: "Items", graph: "Graph", ledger: "Jobs", time: "Gantt", log: "Events" };
@@ -23,7 +23,6 @@ export function showFlow({ main, name: id, place, signal }) {
   let status = null;
   let isFresh = true; // the next event has all jobs
   let view = VIEWS[place.get("view")] ? place.get("view") : null;
-  let sums = null; // items by state, where there is a manager
   let managers = [];
   let stuck = []; // what only a person ends, as the API explains it
   let nextWhy = null;
@@ -39,7 +38,7 @@ export function showFlow({ main, name: id, place, signal }) {
   const panel = h("div");
   const ask = (title, submit, about, ...asked) => question(title, submit, about, () => send(...asked));
   const common = { path, place, keep, act, send, signal, ask };
-  const [ledger, items] = [makeLedger(common), makeItems({ ...common, headline: (counts) => { sums = counts; draw(); } })];
+  const [ledger, items] = [makeLedger(common), makeItems(common)];
   const graph = makeGraph((job) => { turn("ledger"); ledger.open(job); });
   const chart = h("div.chart");
   const lines = h("ol.timeline");
@@ -82,6 +81,7 @@ export function showFlow({ main, name: id, place, signal }) {
         for (const gone of data.removed) jobs.delete(gone);
         for (const job of data.jobs) jobs.set(job.path, job);
         managers = data.managers;
+        for (const { path: job, counts } of managers) jobs.get(job).items = `${number(sum(counts, ...ENDED))} of ${counted(sum(counts, ...ITEM_STATES), "item")}`;
         if (data.groups) groups = new Map(data.groups.map((group) => [group.path, group.deps]));
         status = data.status;
         timer ??= setTimeout(draw, DRAW_PAUSE);
@@ -103,12 +103,12 @@ export function showFlow({ main, name: id, place, signal }) {
     const standing = flowPill(status.state, sum(managers.map(({ failures }) => failures)));
     document.title = `${standing.textContent} \u00b7 ${id}`;
     fill(names, [h("h1", status.name && status.name !== id ? `${status.name} \u00b7 ${id}` : id), standing, lasting(status.started_at, status.stopped_at)]);
-    const shown = view === "items" && sums; // the items are counted again only while they are shown
+    const shown = view === "items" && isManaged && Object.fromEntries(ITEM_STATES.map((each) => [each, sum(managers.map(({ counts }) => counts[each]))]));
     const isFinal = OVER.includes(status.state) || managers.every((each) => each.is_exhausted); // otherwise more may come
     if (shown) {
-      const [all, over] = [sum(sums), sum(sums, "completed", "failed", "cancelled", "refused")];
+      const [all, over] = [sum(shown), sum(shown, ...ENDED)];
       setText(told, [isFinal ? `${number(over)} of ${number(all)} items over (${Math.floor(100 * over / (all || 1))} %)` : `${number(over)} of ${number(all)} items so far`,
-        `${number(sums.failed)} failed`, ...pace(over, all - over, isFinal)].join(", "));
+        `${number(shown.failed)} failed`, ...pace(over, all - over, isFinal)].join(", "));
     } else setText(told, `${counted(status.total, "job")}: ${stateCounts(status.counts, JOB_STATES)}`);
     meter.hidden = Boolean(shown) && !isFinal;
     setBar(meter, shown || status.counts, shown ? ITEM_STATES : JOB_STATES);
@@ -176,7 +176,6 @@ export function showFlow({ main, name: id, place, signal }) {
   function act(...asked) {
     return send(...asked).catch((error) => toast(error.message));
   }
-
 
   function askToDrain() {
     ask(`Drain ${id}?`, "Drain", "Jobs under way finish. All jobs that have not started are cancelled.",

@@ -84,7 +84,7 @@ function paint(box, { key, job, title, counts, size }, row) {
   const about = job ? `${title} \u00b7 ${stateInWords(state)}` : stateCounts(counts, JOB_STATES);
   const why = row && (state === "discarded" || state === "retryable" || state === "cancelled") ? shownReason(row) : "";
   const look = row ? lookOfJob(row) : state;
-  const whole = visible(job ? [`${job} ${about}`, row.run_id && `run ${row.run_id}`, why, look === "odd" && row.outcome].filter(Boolean).join(", ") : `${nameOf(key)}: ${about}`);
+  const whole = visible(job ? [`${job} ${about}`, row.items, row.run_id && `run ${row.run_id}`, why, look === "odd" && row.outcome].filter(Boolean).join(", ") : `${nameOf(key)}: ${about}`);
   if (box.title === whole && box.dataset.ended === `${row?.ended_at}`) return;
   box.title = whole;
   Object.assign(box.dataset, { status: look, many: !job, ended: `${row?.ended_at}` });
@@ -92,9 +92,9 @@ function paint(box, { key, job, title, counts, size }, row) {
     : [h("b", `${number(size)} \u00d7 ${nameOf(key)}`), bar(counts, JOB_STATES)]);
 }
 
-function aboutJob({ run_id: run, began_at: began, ended_at: ended, ...job }, why, about) {
+function aboutJob({ items, run_id: run, began_at: began, ended_at: ended, ...job }, why, about) {
   if (why) return why;
-  const parts = [lookOfJob(job) === "odd" && inWords(job.outcome), run && `run ${run}`, began && lasting(began, ended)].filter(Boolean);
+  const parts = [lookOfJob(job) === "odd" && inWords(job.outcome), items, run && `run ${run}`, began && lasting(began, ended)].filter(Boolean);
   return parts.length ? parts.flatMap((each, place) => [place > 0 && " \u00b7 ", each]) : about;
 }
 

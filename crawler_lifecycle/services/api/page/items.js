@@ -4,13 +4,13 @@ import { makeTable } from "/table.js";
 
 const OURS = /^(FLOW_ID|PARENT_NAME|JOBSEQ|RETRIED_FROM)=/; // tags that each job has
 
-export const ITEM_STATES = ["waiting", "running", "completed", "failed", "cancelled", "refused"];
 const BAD = ["failed", "cancelled", "refused"];
+export const ENDED = ["completed", ...BAD];
+export const ITEM_STATES = ["waiting", "running", ...ENDED];
 const PAGE = 100;
 const CANCELLED = "What is cancelled is never crawled, unless somebody retries it.";
 
-// `headline(counts)`: how many items of all managers are in each state.
-export function makeItems({ path, place, keep, act, send, headline, signal }) {
+export function makeItems({ path, place, keep, act, send, signal }) {
   let manager = null;
   const filter = (change) => { keep(change); table.restart(); };
   const search = (name, label) => searchField(label, { value: place.get(name), onchange: ({ target }) => filter({ [name]: target.value.trim() }) });
@@ -46,7 +46,6 @@ export function makeItems({ path, place, keep, act, send, headline, signal }) {
       manager = managers.find((each) => each.path === place.get("manager")) ?? managers[0];
       if (!manager) return { items: [] };
       draw(managers);
-      headline(Object.fromEntries(ITEM_STATES.map((each) => [each, sum(managers.map(({ counts }) => counts[each] ?? 0))])));
       const { item: state, outcome, tag } = Object.fromEntries(place);
       const { items, next } = await get(addressOf(`${path}/items`, { manager: manager.path, limit: PAGE, after, state, outcome, tag }), signal);
       return { items: items.map((item) => ({ key: item.number, ...item })), next };
