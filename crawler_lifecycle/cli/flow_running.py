@@ -25,7 +25,7 @@ from crawler_lifecycle.cli.failures import INTERRUPTED, NOT_COMPLETED, OK
 from crawler_lifecycle.cli.flow_options import arguments_argument, file_argument, on_record, workflow_option
 from crawler_lifecycle.cli.up import catalogue_file
 from crawler_lifecycle.domain.words import counted
-from crawler_lifecycle.errors import NotFound, TemporaryError
+from crawler_lifecycle.errors import BadInput, NotFound, TemporaryError
 
 STDOUT, STDERR = 1, 2  # file descriptors
 
@@ -80,12 +80,26 @@ def run(
 
     definition = definition_in(file, workflow_name, family, arguments)
     check_definition(definition)
+    _refuse_catalogue_managers(definition)
     names = _names_of(state) if is_known(state) else Catalogue.load(catalogue_file(catalogue)).names()
     refuse_missing_crawlers(definition, names)
     own = [] if file.suffix == ".json" else [str(file.absolute())]
     steps = replace(steps_of(definition, [*own, *modules]), output=STDERR if as_json else STDOUT)
     ending = FlowOutput(file, graph=graph, as_json=as_json)
     raise click.exceptions.Exit(asyncio.run(run_to_end(steps, definition, ending, state, catalogue)))
+
+
+def _refuse_catalogue_managers(definition: "FlowDefinition") -> None:
+    """Refuse crawl managers by their names in the catalogue: the command hosts the functions and classes in FILE."""
+    from crawler_lifecycle.contract.flows.work import ManagerWork
+
+    named = next((member for member in definition.members if isinstance(member.work, ManagerWork)), None)
+    if named is not None:
+        raise BadInput(
+            "FILE",
+            f"{named.path!r} is a crawl manager by its name in the catalogue, whose class this command does not host: "
+            "use `crawlctl flow push FILE` and a host with the class, or name the class in manager(...)",
+        )
 
 
 def _names_of(state: Path | None) -> list[str] | None:

@@ -25,6 +25,7 @@ from crawler_lifecycle.contract.requests import refusals_as_bad_input
 from crawler_lifecycle.control.control import Control
 from crawler_lifecycle.control.flows.commands import FlowCommands
 from crawler_lifecycle.errors import NotFound
+from crawler_lifecycle.flows.open_client import refuse_push
 from crawler_lifecycle.ports import AttemptRecord
 
 T = TypeVar("T")
@@ -42,10 +43,12 @@ class LedgerClient:
         self.loop = asyncio.get_running_loop()
 
     async def push_definition(self, definition: FlowDefinition) -> str:
+        refuse_push()
         request = self._by_actor(PushFlow(definition=definition))
         return self._checked(await self._flows.push(request)).flow_id
 
     async def append(self, flow: str, request: AppendMembers) -> int:
+        refuse_push()
         return self._checked(await self._flows.append(flow, self._by_actor(request))).count
 
     async def graft(self, flow_uid: str, request: GraftMembers) -> None:

@@ -12,7 +12,7 @@ from crawler_lifecycle.contract.flows.names import checked_text
 from crawler_lifecycle.contract.flows.retrying import RetryPolicy
 from crawler_lifecycle.contract.flows.states import Ready
 from crawler_lifecycle.contract.flows.values import check_size, encode, size_of
-from crawler_lifecycle.contract.flows.work import ApprovalWork, CallForm, CrawlWork, StepWork
+from crawler_lifecycle.contract.flows.work import ApprovalWork, CallForm, CrawlWork, ManagerWork, StepWork, Work
 from crawler_lifecycle.contract.requests import RunParameters, RunRequest, refusals_as_bad_input
 from crawler_lifecycle.contract.retries import Retries
 from crawler_lifecycle.contract.states import Report
@@ -57,7 +57,7 @@ class Job:
         raise NotImplementedError
 
     @property
-    def work(self) -> CrawlWork | StepWork | ApprovalWork:
+    def work(self) -> Work:
         """Work in the form of the contract."""
         raise NotImplementedError
 
@@ -212,6 +212,28 @@ class ApprovalJob(Job):
             return replace(self, timeout_seconds=seconds(name, value))
         if name in ("max_attempts", "retries", "retry"):
             raise BadInput(name, "is no option of an approval")
+        return super()._with(name, value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NamedManagerJob(Job):
+    """A crawl manager by its name in the catalogue, which has its class and its queue."""
+
+    options: ClassVar[tuple[str, ...]] = START_OPTIONS
+
+    named: ManagerWork
+
+    @property
+    def title(self) -> str:
+        return self.named.title
+
+    @property
+    def work(self) -> ManagerWork:
+        return self.named
+
+    def _with(self, name: str, value: Any) -> Self:
+        if name not in self.options:
+            raise BadInput(name, f"is no option of a manager by its name; possible are {', '.join(self.options)}")
         return super()._with(name, value)
 
 

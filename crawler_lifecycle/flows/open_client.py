@@ -51,6 +51,7 @@ class FlowClient(Protocol):
 
 
 _open: ContextVar[Callable[[], FlowClient]] = ContextVar("open_client")
+_no_push: ContextVar[str] = ContextVar("no_push", default="")  # why the present code pushes no flow
 _refusals: list[str] = []  # why no client may be opened at present
 
 
@@ -58,6 +59,7 @@ def open_client() -> FlowClient:
     """Return the innermost open client."""
     client = _open.get(None)
     if client is None:
+        refuse_push()
         raise NotReady("no client for flows is open here: use `async with Flows.open():` around the call")
     return client()
 
@@ -70,6 +72,22 @@ def without_clients(reason: str) -> Iterator[None]:
         yield
     finally:
         _refusals.remove(reason)
+
+
+@contextmanager
+def without_pushes(reason: str) -> Iterator[None]:
+    """Refuse to push flows and to add jobs during the block, with the reason."""
+    token = _no_push.set(reason)
+    try:
+        yield
+    finally:
+        _no_push.reset(token)
+
+
+def refuse_push() -> None:
+    """Raise BadInput if the present code may push no flow."""
+    if reason := _no_push.get():
+        raise BadInput("flow", reason)
 
 
 def refuse_client() -> None:

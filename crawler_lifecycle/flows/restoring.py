@@ -15,10 +15,10 @@ from crawler_lifecycle.contract.flows.needs import Need
 from crawler_lifecycle.contract.flows.retrying import RetryPolicy
 from crawler_lifecycle.contract.flows.states import GroupGrowth
 from crawler_lifecycle.contract.flows.values import decode
-from crawler_lifecycle.contract.flows.work import CrawlWork, StepWork
+from crawler_lifecycle.contract.flows.work import CrawlWork, ManagerWork, StepWork
 from crawler_lifecycle.domain.flows.rows import TOP, GroupRow, Ledger, MemberRow, ancestors
 from crawler_lifecycle.domain.flows.states import step_state, workflow_state
-from crawler_lifecycle.flows.jobs import ApprovalJob, CrawlJob, Job, StepJob
+from crawler_lifecycle.flows.jobs import ApprovalJob, CrawlJob, Job, NamedManagerJob, StepJob
 from crawler_lifecycle.flows.needs import Dependency, as_dependency
 from crawler_lifecycle.flows.steps import SubWorkflow, WorkflowStep
 from crawler_lifecycle.flows.workflow import Workflow
@@ -155,6 +155,8 @@ def _job(definition: MemberDefinition) -> Job:
         job = CrawlJob(request=work.request, ready=work.ready, label=work.label)
     elif isinstance(work, StepWork):
         job = _step_job(work, definition.retry)
+    elif isinstance(work, ManagerWork):
+        job = NamedManagerJob(named=work)
     else:
         job = ApprovalJob(note=work.note, timeout_seconds=work.timeout_seconds)
     return replace(

@@ -1,12 +1,13 @@
 """A crawl manager as a job in a graph."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, overload
 
-from crawler_lifecycle.contract.flows.work import CallForm
+from crawler_lifecycle.contract.flows.work import CallForm, ManagerWork
+from crawler_lifecycle.contract.requests import refusals_as_bad_input
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.flows.functions import reference
-from crawler_lifecycle.flows.jobs import START_OPTIONS, StepJob
+from crawler_lifecycle.flows.jobs import START_OPTIONS, NamedManagerJob, StepJob
 from crawler_lifecycle.managers.arguments import without_flow_id
 from crawler_lifecycle.managers.defining import AnyManager, build
 
@@ -26,13 +27,20 @@ class ManagerJob(StepJob):
         return super()._with(name, value)
 
 
-def manager(cls: type[AnyManager], *arguments: str) -> ManagerJob:
+@overload
+def manager(target: str, *arguments: str) -> NamedManagerJob: ...
+@overload
+def manager(target: type[AnyManager], *arguments: str) -> ManagerJob: ...
+def manager(target: type[AnyManager] | str, *arguments: str) -> ManagerJob | NamedManagerJob:
     """Return a job for a graph that runs the crawl manager with this command line.
 
-    The job's name is the manager's name, and the flow's family, or else its id, is the manager's family. The result has
-    `close_reason`, `counts` and `stats`.
+    `target`: the class, or a name in the catalogue, which any machine may push. The job's name is the manager's name,
+    and the flow's family, or else its id, is the manager's family. The result has `close_reason`, `counts` and `stats`.
     """
     if list(arguments) != without_flow_id(arguments):
         raise BadInput("arguments", "have --flow-id, but the manager's family is the workflow's")
-    build(cls, arguments)
-    return ManagerJob(function=reference(cls), form=CallForm.MANAGER, arguments=list(arguments))
+    if isinstance(target, str):
+        with refusals_as_bad_input():
+            return NamedManagerJob(named=ManagerWork(manager=target, arguments=arguments))
+    build(target, arguments)
+    return ManagerJob(function=reference(target), form=CallForm.MANAGER, arguments=list(arguments))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from crawler_lifecycle.contract.managers.turns import Begun, Intent, Wake
+from crawler_lifecycle.flows.open_client import without_pushes
 from crawler_lifecycle.managers.arguments import FLOW_ID, command_line
 from crawler_lifecycle.managers.calls import completed
 from crawler_lifecycle.managers.link import ManagerLink
@@ -14,6 +15,10 @@ from crawler_lifecycle.managers.workflow_manager import FINISHED, BaseLoopScript
 STOPS = (Intent.DRAIN, Intent.STOP)
 REASONS = {Intent.DRAIN: "drained", Intent.STOP: "cancelled", Intent.LEAVE: "left"}
 OVER_TIME = "max_running_time"
+NO_FLOWS = (
+    "a crawl manager's code pushes no flow, since a hook that is called again would push again: make the manager a job "
+    "of the flow by manager(...), and let the next job push"
+)
 AT_LIMIT = {"leave": Intent.LEAVE, "drain": Intent.DRAIN, "stop": Intent.STOP}
 
 
@@ -22,6 +27,11 @@ def drive(make: Callable[[], BaseLoopScript], link: ManagerLink) -> str | None:
     begun = link.begin()
     if begun.is_closed:
         return begun.close_reason
+    with without_pushes(NO_FLOWS):
+        return _driven(make, link, begun)
+
+
+def _driven(make: Callable[[], BaseLoopScript], link: ManagerLink, begun: Begun) -> str | None:
     family = [] if begun.family is None else [f"{FLOW_ID}={begun.family}"]
     with command_line([*family, *begun.arguments]):
         manager = make()

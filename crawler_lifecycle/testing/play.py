@@ -8,7 +8,7 @@ from itertools import count
 
 from crawler_lifecycle.contract.flows.definition import FlowDefinition
 from crawler_lifecycle.contract.flows.states import FlowState, GroupGrowth, MemberState
-from crawler_lifecycle.contract.flows.work import CrawlWork
+from crawler_lifecycle.contract.flows.work import CrawlWork, StepWork
 from crawler_lifecycle.contract.requests import FlowLink
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.domain.flows.crawls import TasksSeen
@@ -78,8 +78,9 @@ class Play(SteppedFlow):
 
     def check_scenario(self, scenario: Scenario | None = None) -> None:
         """Raise BadInput for a choice without a member, in the scenario or in the play's own."""
-        growing = [group.path for group in self.ledger.groups.values() if group.growth is not None]
         works = {self.ledger.members[number].path: item.work for number, item in self.definitions.items()}
+        growing = [group.path for group in self.ledger.groups.values() if group.growth is not None]
+        growing += [path for path, work in works.items() if isinstance(work, StepWork) and work.is_manager]
         (scenario or self.scenario).check(works, growing)
 
     # inside

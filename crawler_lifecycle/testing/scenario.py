@@ -6,7 +6,7 @@ from datetime import timedelta
 from fnmatch import fnmatchcase
 from typing import Any, TypeVar
 
-from crawler_lifecycle.contract.flows.work import CrawlWork, Work
+from crawler_lifecycle.contract.flows.work import CrawlWork, ManagerWork, StepWork, Work
 from crawler_lifecycle.domain.flows.rows import MemberKind
 from crawler_lifecycle.domain.near_names import did_you_mean
 from crawler_lifecycle.errors import BadInput
@@ -70,12 +70,13 @@ class Scenario:
         `growing`: paths for groups with members to come.
         """
         by_kind = {kind: {path: work for path, work in works.items() if work.kind == kind} for kind in MemberKind}
+        steps = [path for path, work in works.items() if isinstance(work, StepWork | ManagerWork)]
         crawlers = {work.request.crawler for work in works.values() if isinstance(work, CrawlWork)}
         later = tuple(f"{path}/" for path in growing)
         self._check("crawls", self.crawls, {*by_kind[MemberKind.CRAWL], *crawlers}, later)
         self._check("approvals", self.approvals, by_kind[MemberKind.APPROVAL], later)
         for name in ("fails", "results", "takes", "deaths"):
-            self._check(name, getattr(self, name), by_kind[MemberKind.STEP], later)
+            self._check(name, getattr(self, name), steps, later)
 
     def _check(self, name: str, chosen: Iterable[str], known: Iterable[str], later: tuple[str, ...]) -> None:
         known = list(known)

@@ -6,14 +6,16 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from pydantic import JsonValue
 
 from crawler_lifecycle.contract.flows.definition import FlowDefinition
 from crawler_lifecycle.contract.flows.limits import LARGEST_RESULT
+from crawler_lifecycle.contract.flows.names import joined
 from crawler_lifecycle.contract.flows.values import encode
-from crawler_lifecycle.contract.flows.work import StepWork
+from crawler_lifecycle.contract.flows.work import CallForm, ManagerWork, StepWork
 from crawler_lifecycle.contract.states import TaskStatus
 from crawler_lifecycle.domain.flows import contexts
 from crawler_lifecycle.domain.flows.contexts import Source
@@ -23,17 +25,22 @@ from crawler_lifecycle.domain.flows.plan import AttemptStart
 from crawler_lifecycle.domain.flows.requesting import changed_arguments
 from crawler_lifecycle.domain.flows.rows import MemberRow
 from crawler_lifecycle.domain.flows.words import MOST_DEATHS, PROCESS_DIED
+from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.flows.running import Context, RunningJob, StepLink, running
 from crawler_lifecycle.ports import ClaimedStep, StepInputs
 from crawler_lifecycle.services.flows.calling import Function, check_of, job_of, prepared
 from crawler_lifecycle.services.flows.contexts import context_of
 from crawler_lifecycle.services.flows.outcomes import Ended, failure, result_end
 from crawler_lifecycle.testing.calls import FunctionCaller, loaded
+from crawler_lifecycle.testing.manager_link import StartedJob
+from crawler_lifecycle.testing.manager_play import ManagerPlay
 from crawler_lifecycle.testing.memory import MemoryFlow
+from crawler_lifecycle.testing.outcomes import CrawlOutcome, RefusedCrawl
 from crawler_lifecycle.testing.runs import PlayedRun
 from crawler_lifecycle.testing.scenario import Failure, Scenario, chosen_for
 
 CAUGHT = (Exception, SystemExit, asyncio.CancelledError)
+IN_CATALOGUE = "catalogue:manager"  # in place of a class that only the catalogue has
 CHOSEN = "chosen by the test"  # reason for a failure
 Called = tuple[AttemptEnd, str | None]  # an attempt's end, and the result as text
 
@@ -139,8 +146,28 @@ class SteppedFlow(MemoryFlow):
         return ended
 
     def _call(self, step: ClaimedStep, context: Context) -> Any:
+        if self._work(self.ledger.members[step.start.number]).is_manager:
+            return self._played(step)
         with running(context.job), self.surroundings():
             return self.caller(prepared(self._function(step), step, context))
+
+    def _played(self, step: ClaimedStep) -> JsonValue:
+        """Play the crawl manager to its close. Return its result; the scenario has the ends of its crawls."""
+        if self._work(self.ledger.members[step.start.number]).function == IN_CATALOGUE:
+            raise BadInput("results", f"have no {step.path!r}, whose class only the catalogue has: choose its result")
+        words = [str(word) for word in step.arguments] if isinstance(step.arguments, list) else []
+        play = ManagerPlay(self._function(step), *words, family=self.family or self.id, now=self.now)
+        try:
+            reason = play.until_closed(partial(self._end_of_item, step.path))
+            return {"close_reason": reason, "counts": play.counts.model_dump(), "stats": {**play.stats}}
+        finally:
+            play.close()
+
+    def _end_of_item(self, path: str, job: StartedJob) -> CrawlOutcome:
+        end = self.scenario.crawl(joined(path, str(job.number)), job.spider, job.attempt - 1)
+        if isinstance(end, RefusedCrawl):
+            raise BadInput("crawls", f"an item of the manager {path!r} cannot be refused here: use a ManagerPlay")
+        return end
 
     def _function(self, step: ClaimedStep) -> Function:
         return loaded(self._work(self.ledger.members[step.start.number]).function)
@@ -151,7 +178,7 @@ class SteppedFlow(MemoryFlow):
         return ClaimedStep(
             start=AttemptRef(number=row.number, generation=row.generation, attempt=row.attempt),
             path=row.path,
-            definition=self.definitions[row.number],
+            definition=self.definitions[row.number].model_copy(update={"work": self._work(row)}),
             arguments=self._arguments(row, self._work(row).arguments if changed is None else changed),
             flow_id=self.id,
             flow_name=self.ledger.flow.name,
@@ -181,6 +208,8 @@ class SteppedFlow(MemoryFlow):
 
     def _work(self, row: MemberRow) -> StepWork:
         work = self.definitions[row.number].work
+        if isinstance(work, ManagerWork):
+            return StepWork(function=IN_CATALOGUE, form=CallForm.MANAGER)
         assert isinstance(work, StepWork), row.path
         return work
 

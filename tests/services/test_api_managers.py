@@ -6,8 +6,10 @@ from typing import Any
 
 import httpx
 import pytest
+from click.testing import CliRunner, Result
 
 from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.cli.program import main
 from crawler_lifecycle.client import Api as HttpApi
 from crawler_lifecycle.contract.managers.item_filter import ItemFilter
 from crawler_lifecycle.contract.managers.records import OutputLine
@@ -97,12 +99,70 @@ def test_paths_and_classes_are_no_names(http: httpx.Client) -> None:
         assert "there is no crawl manager" in problem(http.post(MANAGER, json={"manager": name}), 422, "manager").detail
     work = {"kind": "step", "function": "m:Shops", "form": "manager", "arguments": []}
     definition = {"id": "x", "members": [{"path": "manager", "work": work}]}
-    assert "by its name in the catalogue" in problem(http.post("/v1/flows", json=definition), 422, "form").detail
+    detail = problem(http.post("/v1/flows", json=definition), 422, "form").detail
+    assert 'expected {"kind": "manager", "manager": "its name in the catalogue"}' in detail
     problem(http.post(MANAGER, json={"manager": "shops", "class": "m:Shops"}), 422, "class")
     problem(
         http.post(MANAGER, json={"manager": "shops", "family": "a", "arguments": ["--flow-id", "b"]}), 422, "family"
     )
     assert done(http.get("/v1/flows"))["flows"] == []
+
+
+def a_graph(*, id: str = "nightly", **manager: Any) -> dict[str, Any]:  # noqa: A002 - the field's name
+    named = {"path": "shops", "work": {"kind": "manager", "manager": "shops", **manager}}
+    deliver = {"path": "deliver", "work": {"kind": "step", "function": "m:deliver"}, "needs": [{"on": ["shops"]}]}
+    return {"id": id, "family": "north", "members": [named, deliver]}
+
+
+def test_a_graph_names_managers_of_the_catalogue(http: httpx.Client) -> None:
+    graph = a_graph(arguments=["--deep"])
+    assert done(http.post("/v1/flows", json=graph), 201)["count"] == 2
+    assert done(http.post("/v1/flows", json=graph))["changed"] is False
+    (manager,) = done(http.get("/v1/flows/nightly/managers"))["managers"]
+    assert (manager["path"], manager["function"]) == ("shops", "m:Shops")
+    assert manager["arguments"] == ["--own", "3", "--deep"]
+    jobs = done(http.get("/v1/flows/nightly/jobs"))["jobs"]
+    assert [(job["path"], job["kind"], job["deps"]) for job in jobs] == [
+        ("shops", "manager", []),
+        ("deliver", "step", ["shops"]),
+    ]
+    more = {"key": "once", "fragment": {"members": [{"path": "south", "work": graph["members"][0]["work"]}]}}
+    assert done(http.post("/v1/flows/nightly/append", json=more), 202)["count"] == 1
+    assert len(done(http.get("/v1/flows/nightly/managers"))["managers"]) == 2
+
+
+def test_a_graph_with_an_unusable_manager_is_refused(http: httpx.Client) -> None:
+    answer = problem(http.post("/v1/flows", json=a_graph(manager="shop")), 422, "manager")
+    assert "there is no crawl manager 'shop' in the catalogue; did you mean" in answer.detail
+    problem(http.post("/v1/flows", json=a_graph(arguments=["--flow-id", "b"])), 422, "arguments")
+    problem(http.post("/v1/flows", json=a_graph(**{"class": "m:Shops"})), 422)
+    graph = a_graph()
+    graph["members"][0]["retry"] = {"max_attempts": 3}
+    problem(http.post("/v1/flows", json=graph), 422, "retry")
+    assert done(http.get("/v1/flows"))["flows"] == []
+
+
+def test_crawlctl_pushes_a_graph_with_a_named_manager_over_the_api(api: Api, tmp_path: Path) -> None:
+    file = tmp_path / "named.py"
+    file.write_text(
+        "from crawler_lifecycle.flows import Workflow\n"
+        "from crawler_lifecycle.managers import manager\n"
+        "def deliver(shops): pass\n"
+        "workflow = Workflow('named', id='named').add('shops', manager('shops', '--deep'))\n"
+        "workflow.add('deliver', deliver, 'shops')\n"
+    )
+    env = {"CRAWLER_REMOTE__TOKEN": api.token(*Scope), "CRAWLER_DATABASE__URL": None, "TEMPORAL_ADDRESS": None}
+
+    def crawlctl(*words: str) -> Result:
+        return CliRunner(env=env).invoke(main, ["flow", *words, "--api", api.url])
+
+    pushed = crawlctl("push", str(file))
+    assert pushed.exit_code == 0, pushed.output
+    assert "m:Shops" in crawlctl("show", "named").stdout
+    checked = CliRunner(env=env).invoke(main, ["flow", "check", str(file)])
+    assert "2 jobs (1 manager, 1 step)" in checked.output, checked.output
+    refused = CliRunner(env=env).invoke(main, ["flow", "run", str(file)])
+    assert (refused.exit_code, "whose class this command does not host" in refused.output) == (2, True), refused.output
 
 
 def test_the_ledger_has_pages_and_filters(http: httpx.Client, ledger: Managed) -> None:

@@ -118,6 +118,20 @@ def test_a_schedule_starts_a_manager_of_the_catalogue(http: httpx.Client) -> Non
     assert http.delete("/v1/schedules/monthly").status_code == 200
 
 
+def test_a_schedule_starts_a_graph_with_a_manager_of_the_catalogue(http: httpx.Client) -> None:
+    named = {"path": "shops", "work": {"kind": "manager", "manager": "shops", "arguments": ["--deep"]}}
+    deliver = {"path": "deliver", "work": {"kind": "step", "function": "m:deliver"}, "needs": [{"on": ["shops"]}]}
+    graph = {"id": "both", "members": [named, deliver]}
+    answer = put(http, "both", run=None, flow=graph)
+    assert answer.status_code == 201, answer.text
+    work = answer.json()["flow"]["members"][0]["work"]
+    assert (work["function"], work["form"], work["arguments"]) == ("m:Shops", "manager", ["--own", "3", "--deep"])
+    assert put(http, "both", run=None, flow=graph).status_code == 200
+    named["work"] = {"kind": "manager", "manager": "absent"}
+    problem(put(http, "both", run=None, flow=graph), 422, "manager")
+    assert http.delete("/v1/schedules/both").status_code == 200
+
+
 def test_crawlctl_schedules_a_manager_of_the_catalogue_over_the_api(api: Api) -> None:
     env = {"CRAWLER_REMOTE__TOKEN": api.token(*Scope), "CRAWLER_DATABASE__URL": None, "TEMPORAL_ADDRESS": None}
     words = ("--api", api.url, "schedule", "create", "yearly", "--manager")

@@ -33,6 +33,15 @@ start_flow.members = [{ path = "decide", work = { kind = "approval", note = "{$.
 [rules.shops]
 pattern.detail-type = ["Nightly"]
 start_manager = { manager = "shops", arguments = ["--region", "$.detail.region"] }
+[rules.delivery]
+pattern.detail-type = ["Delivery"]
+[[rules.delivery.start_flow.members]]
+path = "shops"
+work = { kind = "manager", manager = "shops", arguments = ["--region", "{$.detail.region}"] }
+[[rules.delivery.start_flow.members]]
+path = "deliver"
+work = { kind = "step", function = "m:deliver" }
+needs = [{ on = ["shops"] }]
 [rules.unknown]
 pattern.detail-type = ["Unknown Manager"]
 start_manager = { manager = "nobody" }
@@ -94,6 +103,13 @@ def test_a_manager_starts_once_for_its_event(http: httpx.Client) -> None:
     answers = [post(http, "Nightly", "n-1", region=7) for _ in range(2)]
     assert [answer.status_code for answer in answers] == [201, 200], answers[0].text
     assert {answer.json()["flow_id"] for answer in answers} == {"shop:n-1/shops"}
+
+
+def test_a_graph_with_a_manager_starts_once_for_its_event(http: httpx.Client, database: Database) -> None:
+    answers = [post(http, "Delivery", "d-1", region=7) for _ in range(2)]
+    assert [answer.status_code for answer in answers] == [201, 200], answers[0].text
+    (manager,) = SqlStore(database).manager_doors.statuses("shop:d-1")
+    assert (manager.path, manager.arguments) == ("shops", ("--own", "3", "--region", "7"))
 
 
 def test_an_event_whose_run_exists_starts_nothing_whatever_the_mapping_says_now(

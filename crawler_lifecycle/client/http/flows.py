@@ -24,6 +24,7 @@ from crawler_lifecycle.contract.flows.requests import (
 from crawler_lifecycle.contract.flows.states import FlowState, MemberState
 from crawler_lifecycle.contract.managers.item_filter import ALL_ITEMS, ItemFilter
 from crawler_lifecycle.contract.managers.records import ItemAttempt, ItemRecord, ManagerStatus, OutputLine
+from crawler_lifecycle.flows.open_client import refuse_push
 from crawler_lifecycle.ports import AttemptRecord, FlowLine
 
 MOST_JOBS = 1000  # in a page
@@ -220,12 +221,14 @@ class ApiFlows:
 
     def push(self, request: PushFlow) -> FlowAnswer:
         """Store a flow, or update the flow with its id."""
+        refuse_push()
         body = request.definition.model_dump(mode="json")
         path = with_actor("/v1/flows", request.actor)
         return self._connection.command(FlowAnswer, "POST", path, body, repeatable=True)
 
     def append(self, flow: str, request: AppendMembers) -> FlowAnswer:
         """Add jobs to an open flow, once for the key."""
+        refuse_push()
         body = request.model_dump(mode="json", exclude={"door", "fragment"})
         body["fragment"] = request.fragment.model_dump(mode="json")
         return self._send(flow, "append", body)

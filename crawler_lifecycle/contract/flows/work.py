@@ -1,4 +1,4 @@
-"""Work for members: a crawl, a step (a Python function) or an approval by a person."""
+"""Work for members: a crawl, a step (a Python function), an approval by a person, or a catalogue's crawl manager."""
 
 from enum import StrEnum
 from typing import Annotated, Literal
@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field, JsonValue
 
 from crawler_lifecycle.contract.base import Message
-from crawler_lifecycle.contract.flows.limits import A_YEAR, LONGEST_FUNCTION
+from crawler_lifecycle.contract.flows.limits import A_YEAR, LONGEST_FUNCTION, LONGEST_NAME
 from crawler_lifecycle.contract.flows.names import Label
 from crawler_lifecycle.contract.flows.states import Ready
 from crawler_lifecycle.contract.requests import RunParameters
@@ -80,4 +80,19 @@ class ApprovalWork(Message):
         return "approval"
 
 
-Work = Annotated[CrawlWork | StepWork | ApprovalWork, Field(discriminator="kind")]
+class ManagerWork(Message):
+    """A crawl manager by its name in the catalogue. A stored flow has the manager's class, as a step."""
+
+    kind: Literal["manager"] = "manager"
+    manager: str = Field(min_length=1, max_length=LONGEST_NAME, description="name in the catalogue")
+    arguments: tuple[str, ...] = Field(
+        default=(), max_length=1000, description="command line after the catalogue's arguments"
+    )
+
+    @property
+    def title(self) -> str:
+        """Name for pictures."""
+        return self.manager
+
+
+Work = Annotated[CrawlWork | StepWork | ApprovalWork | ManagerWork, Field(discriminator="kind")]

@@ -30,7 +30,7 @@ from crawler_lifecycle.contract.run_filter import RunFilter
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.control.context import ControlContext
 from crawler_lifecycle.control.engine import Engine
-from crawler_lifecycle.control.flows.definitions import definition_of_entry
+from crawler_lifecycle.control.flows.definitions import definition_of_entry, with_classes
 from crawler_lifecycle.control.flows.reading import FlowReader
 from crawler_lifecycle.control.stops import StopCommand
 from crawler_lifecycle.domain.flows.pruning import AFTER_A_DAY, Rule
@@ -57,7 +57,8 @@ class FlowCommands(FlowReader):
         A flow that is pushed by a step has the hosts of the step's flow.
         """
         own_host = request.own_host or self._context.own_host
-        request = request.model_copy(update={"own_host": own_host})
+        definition = await with_classes(request.definition, self._context)
+        request = request.model_copy(update={"own_host": own_host, "definition": definition})
         return await self._do(lambda doors: doors.push(request))
 
     async def start_manager(self, request: StartManager) -> FlowAnswer:
@@ -72,6 +73,8 @@ class FlowCommands(FlowReader):
 
     async def append(self, flow: str, request: AppendMembers) -> FlowAnswer:
         """Add members to an open flow, once for the key."""
+        fragment = await with_classes(request.fragment, self._context)
+        request = request.model_copy(update={"fragment": fragment})
         return await self._do(lambda doors: doors.append(flow, request))
 
     async def graft(self, flow_uid: str, request: GraftMembers) -> FlowAnswer:

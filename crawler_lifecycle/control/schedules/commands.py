@@ -29,7 +29,7 @@ from crawler_lifecycle.contract.schedules import (
 from crawler_lifecycle.control.connection import RPC_TIMEOUT
 from crawler_lifecycle.control.context import ControlContext
 from crawler_lifecycle.control.engine import Engine
-from crawler_lifecycle.control.flows.definitions import check_outside, definition_of_entry
+from crawler_lifecycle.control.flows.definitions import check_outside, definition_of_entry, with_classes
 from crawler_lifecycle.control.schedules import pauses, replacement, translation
 from crawler_lifecycle.control.schedules.occurrences import PAGE, Occurrences
 from crawler_lifecycle.control.schedules.translation import Action
@@ -280,6 +280,8 @@ async def checked(request: ScheduleRequest | ManagerSchedule, context: ControlCo
         manager = request.manager
         entry = await context.scheduler(methodcaller("manager", manager.name))
         request = request.with_flow(definition_of_entry(entry, request.schedule_id, manager.arguments))
+    elif request.flow is not None:
+        request = request.model_copy(update={"flow": await with_classes(request.flow, context)})
     await _check(request, context)
     return request
 

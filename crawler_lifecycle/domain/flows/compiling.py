@@ -12,7 +12,7 @@ from crawler_lifecycle.contract.flows.definition import Fragment, GroupDefinitio
 from crawler_lifecycle.contract.flows.names import ROOT, SEPARATOR, joined, parent_path
 from crawler_lifecycle.contract.flows.needs import Need
 from crawler_lifecycle.contract.flows.states import Ready
-from crawler_lifecycle.contract.flows.work import ApprovalWork, CallForm, CrawlWork, StepWork
+from crawler_lifecycle.contract.flows.work import ApprovalWork, CallForm, CrawlWork, ManagerWork, StepWork
 from crawler_lifecycle.domain.flows.rows import GroupRow, Ledger, MemberKind, MemberRow, NeedRow, Target
 from crawler_lifecycle.domain.naming import managers_queue, own_queue
 from crawler_lifecycle.domain.near_names import did_you_mean
@@ -116,7 +116,7 @@ def member_row(member: MemberDefinition, numbers: Numbers, at: datetime) -> Memb
         numbers.members[member.path],
         member.path,
         numbers.groups[group],
-        MemberKind(work.kind),
+        MemberKind.STEP if isinstance(work, ManagerWork) else MemberKind(work.kind),
         numbers.needs(member.needs, member.path),
         member.ignore_cancelled,
         member.ignore_discarded,

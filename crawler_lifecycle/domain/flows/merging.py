@@ -14,7 +14,7 @@ from crawler_lifecycle.contract.flows.needs import Need
 from crawler_lifecycle.contract.flows.requests import AppendMembers, GraftMembers
 from crawler_lifecycle.contract.flows.states import FlowState, GroupGrowth, MemberState
 from crawler_lifecycle.contract.flows.values import check_encoded
-from crawler_lifecycle.contract.flows.work import StepWork
+from crawler_lifecycle.contract.flows.work import ManagerWork, StepWork
 from crawler_lifecycle.domain.flows.checking import check_fragment, check_whole
 from crawler_lifecycle.domain.flows.compiling import Numbers, fingerprint, group_row, member_row, route_of, within
 from crawler_lifecycle.domain.flows.rows import FlowRow, GroupRow, Ledger, MemberRow, ancestors
@@ -90,6 +90,8 @@ def graft(ledger: Ledger, request: GraftMembers, at: datetime) -> Merged:
     """Return a graft's rows. A repeated grafter replaces its unstarted members."""
     _refuse_unless_open(ledger.flow)
     group = _graft_of(ledger, request)
+    if any(isinstance(member.work, ManagerWork) for member in request.fragment.members):
+        raise BadInput("graft", "has a crawl manager by its name in the catalogue: name its class in manager(...)")
     fragment = within(request.fragment, request.grafter)
     merged = _merge(ledger, fragment, at)
     kept = {*(member.path for member in fragment.members), *(inner.path for inner in fragment.groups)}

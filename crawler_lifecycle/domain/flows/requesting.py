@@ -11,7 +11,7 @@ from crawler_lifecycle.contract.flows.limits import LARGEST_ARGUMENTS
 from crawler_lifecycle.contract.flows.records import TaskReceipt
 from crawler_lifecycle.contract.flows.retrying import RetryRule
 from crawler_lifecycle.contract.flows.values import TAG, check_encoded
-from crawler_lifecycle.contract.flows.work import ApprovalWork, CallForm, CrawlWork, StepWork, Work
+from crawler_lifecycle.contract.flows.work import ApprovalWork, CallForm, CrawlWork, ManagerWork, StepWork, Work
 from crawler_lifecycle.contract.requests import (
     LARGEST_MEMORY_FACTOR,
     MOST_PRIORITY,
@@ -67,6 +67,8 @@ def arguments_of(work: Work) -> JsonValue:
     """Return the definition's arguments."""
     if isinstance(work, ApprovalWork):
         return None
+    if isinstance(work, ManagerWork):
+        return [*work.arguments]
     return {**work.request.arguments} if isinstance(work, CrawlWork) else work.arguments
 
 
