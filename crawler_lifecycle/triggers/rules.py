@@ -179,3 +179,5 @@ def template_mistakes(value: Any, place: str) -> Mistakes:
         for path in paths:
             if not WHOLE.fullmatch(path) or path.split(".")[1] not in FIELDS:
                 yield place, f"{path} is no path in an event: expected a path such as $.detail.name"
+        if value.count("{$.") > len(INSIDE.findall(value)):
+            yield place, f"{value!r} has a template without its end: expected one such as {{$.detail.name}}"

@@ -136,6 +136,9 @@ def test_a_graph_with_an_unusable_manager_is_refused(http: httpx.Client) -> None
     assert "there is no crawl manager 'shop' in the catalogue; did you mean" in answer.detail
     problem(http.post("/v1/flows", json=a_graph(arguments=["--flow-id", "b"])), 422, "arguments")
     problem(http.post("/v1/flows", json=a_graph(**{"class": "m:Shops"})), 422)
+    assert "arguments: expected a list" in problem(http.post("/v1/flows", json=a_graph(arguments="--deep")), 422).detail
+    unknown = problem(http.post("/v1/flows", json=a_graph(kind="mangr")), 422).detail
+    assert unknown == "members.0.work: expected 'kind' to be one of 'crawl', 'step', 'approval', 'manager'"
     graph = a_graph()
     graph["members"][0]["retry"] = {"max_attempts": 3}
     problem(http.post("/v1/flows", json=graph), 422, "retry")

@@ -34,11 +34,15 @@ max_parallel = "$.detail.parallel"
 taks = 3
 requested_by = "me"
 labels = ["site:{$.detail.site}", "no-kind"]
-arguments = { a = 1, b = "$.detial.x" }
+arguments = { a = 1, b = "$.detial.x", c = "https://{$.detail.site/" }
 [rules.flow]
 pattern.source = ["shop"]
 [rules.flow.start_flow]
 members = [{ path = "a" }]
+[rules.class]
+pattern.source = ["shop"]
+[rules.class.start_flow]
+members = [{ path = "a", work = { kind = "step", form = "manager", function = "m:Shops" } }]
 [rules.manager]
 pattern.source = ["shop"]
 start_manager.name = "shops"
@@ -52,12 +56,16 @@ LINES = [
     "rules.fields.when: is not a known field",
     "rules.fields.start_run.requested_by: is set by the rule's name",
     "rules.fields.start_run.arguments.b: $.detial.x is no path in an event: expected a path such as $.detail.name",
+    "rules.fields.start_run.arguments.c: 'https://{$.detail.site/' has a template without its end: expected one such "
+    "as {$.detail.name}",
     "rules.fields.start_run.arguments.a: expected a text",
     "rules.fields.start_run.tasks: expected a whole number",
     "rules.fields.start_run.labels.1: expected a kind, a colon and a value without blanks, such as site:example.com "
     "(the kind: small letters, digits and . _ -), not 'no-kind'",
     "rules.fields.start_run.taks: is not a known field",
     "rules.flow.start_flow.members.0.work: is missing",
+    "rules.class.start_flow.form: 'a' is a crawl manager by its class: expected "
+    '{"kind": "manager", "manager": "its name in the catalogue"}',
     "rules.manager.start_manager.manager: is missing",
     "rules.manager.start_manager.name: is not a known field",
 ]
