@@ -63,6 +63,54 @@ if __name__ == "__main__":
     print("the program goes on")
 """
 
+SLOW = """
+from crawler_lifecycle.flows import Workflow
+from crawler_lifecycle.managers import GeneratorCrawlManager, manager
+
+
+class Slow(GeneratorCrawlManager):
+    name = "any"
+    spider = "sleeper"
+    loop_mode = 60
+
+    def set_parameters_gen(self):
+        yield from ({"seconds": 3600, "number": number} for number in range(4))
+
+
+def deliver(shops):
+    raise AssertionError("the manager was stopped")
+
+
+workflow = Workflow("slow").add("shops", manager(Slow, "--max-running-jobs", "2")).add("deliver", deliver, "shops")
+"""
+GRAPH = """
+from crawler_lifecycle.managers import GraphManager, Resource, SpiderTask, Task
+
+DATABASE = Resource("database")
+
+
+class Delivery(GraphManager):
+    name = "delivery"
+    loop_mode = 60
+
+    def configure_workflow(self):
+        crawl = SpiderTask("crawl", "shop", shop="alfa", retries=2)
+        two_parts = "deliver.py --part 0\\ndeliver.py --part 1"
+        deliver = Task("deliver", two_parts, init_args=["--all"], retry_args=["--missing"])
+        deliver.add_required_resources({DATABASE: 1})
+        crawl.add_next_task(deliver)
+        deliver.add_next_task(Task("report", "deliver.py --report", wait_time=1))
+        return (crawl,)
+"""
+SCRIPT = """
+import sys
+from pathlib import Path
+
+with (Path(__file__).parent / "words").open("a") as file:
+    file.write(" ".join(sys.argv[1:]) + "\\n")
+sys.exit(sys.argv[1:] == ["--part", "1", "--all"])
+"""
+
 
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[Path]:
@@ -165,6 +213,53 @@ async def test_a_manager_is_a_job_of_a_graph_and_survives_kills(home: Path) -> N
         assert all({"FLOW_ID=graph", "PARENT_NAME=shops"} < set(run["tags"]) for run in runs)
 
 
+async def test_a_stop_of_a_graph_ends_with_the_proof_for_its_managers_crawls(home: Path) -> None:
+    """The crawls run for an hour; after the stop, none of them is left, and a retry continues with the manager."""
+    state = home / "state"
+    (home / "slow.py").write_text(SLOW)
+    async with up(state, "--flows", str(home / "slow.py")):
+        assert (await ask(state, "flow", "push", str(home / "slow.py"), "--id", "slow"))[0] == 0
+        await running(state, "slow", 2)
+        async with crawlctl(home, "flow", "stop", "slow", "--wait", "--state", str(state)) as command:
+            assert await command.end() == 0, command.output
+        _, runs = await ask(state, "list", "--flow", "slow")
+        assert [run["reason"] for run in runs] == ["stopped", "stopped"]
+        assert not [process for process in processes_of(state) if "sleeper" in process.cmdline()]
+        _, jobs = await ask(state, "flow", "jobs", "slow")
+        assert {job["path"]: job["state"] for job in jobs} == {"shops": "cancelled", "deliver": "cancelled"}
+        assert (await ask(state, "flow", "retry", "slow", "1", "--manager", "shops", "--arg", "seconds=0"))[0] == 0
+        await completed(state, "slow", 1)
+        async with crawlctl(home, "flow", "stop", "slow", "--force", "--wait", "--state", str(state)) as command:
+            assert await command.end() == 0, command.output
+
+
+async def test_a_graph_manager_runs_spiders_and_scripts_and_survives_kills(home: Path) -> None:
+    """The howto's graph: a crawl, then a delivery in two parts, which fails at first, then a report."""
+    state = home / "state"
+    (home / "delivery.py").write_text(GRAPH)
+    (home / "deliver.py").write_text(SCRIPT)
+    runner = f'["{{python}}", "-m", "crawler_lifecycle.compat.shub.run_script", "{home}/deliver.py"]'
+    shop = f'["{{python}}", "{SHOPS.parents[1]}/tiny_jobs.py", "shop"]'
+    catalogue = home / "catalogue.toml"
+    catalogue.write_text(f'[crawlers.shop]\ncommand = {shop}\n[crawlers."py:deliver.py"]\ncommand = {runner}\n')
+    async with up(state, "--catalogue", str(catalogue), "--flows", str(home / "delivery.py")):
+        start = ("flow", "start", str(home / "delivery.py"), "--id", "one", "--state", str(state), "--", "--root-jobs")
+        async with crawlctl(home, *start) as command:
+            assert await command.end() == 0, command.output
+        flow = "one/delivery"
+        await completed(state, flow, 1)
+        kill(stack_processes(state)["flows"])
+        kill(stack_processes(state)["lifecycle"])
+        async with crawlctl(home, "flow", "watch", flow, "--state", str(state)) as command:
+            assert await command.end(patience=300) == 0, command.output
+        _, items = await ask(state, "flow", "jobs", flow)
+        tasks = [next(tag for tag in item["tags"] if tag.startswith("TASK_ID=")).partition("=")[2] for item in items]
+        assert tasks == ["crawl", "deliver.0", "deliver.1", "report"]
+        assert [item["state"] for item in items] == ["completed"] * 4
+    words = sorted((home / "words").read_text().splitlines())
+    assert words == ["--part 0 --all", "--part 1 --all", "--part 1 --missing", "--report"]
+
+
 async def test_the_shops_survive_kills_of_host_and_worker(home: Path) -> None:
     """Each crawl is made once, and the sums are exact, although host, object and worker die in the middle."""
     state = home / "state"
@@ -208,6 +303,16 @@ def kill(pid: int) -> None:
     for child in children:
         with suppress(psutil.NoSuchProcess):  # a child may end with its parent
             child.kill()
+
+
+async def running(state: Path, flow: str, least: int) -> None:
+    """Wait until the crawls of items run as processes."""
+    for _ in range(300):
+        _, runs = await ask(state, "list", "--flow", flow)
+        if sum(run["tasks"].get("RUNNING", 0) for run in runs) >= least:
+            return
+        await asyncio.sleep(0.2)  # no event tells that a row has changed
+    pytest.fail(f"fewer than {least} crawls run: {(await ask(state, 'list', '--flow', flow))[1]}")
 
 
 async def completed(state: Path, flow: str, least: int) -> None:
