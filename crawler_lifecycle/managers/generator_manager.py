@@ -254,6 +254,7 @@ class GeneratorCrawlManager(CrawlManager):
     # the cycle
 
     async def _cycle(self) -> bool:
+        self._has_refusals = False
         await self.call(self.check_running_jobs)
         self.commit()
         if self._generator is not None:
@@ -288,8 +289,11 @@ class GeneratorCrawlManager(CrawlManager):
 
     @property
     def seconds_to_next(self) -> float | None:
-        """Seconds until the next cycle; None for the usual pause. A cut reading continues at once."""
-        if self._generator is not None and self._generator.is_cut:
+        """Seconds until the next cycle; None for the usual pause.
+
+        A cut reading continues at once, and so do starts after a refused one.
+        """
+        if (self._generator is not None and self._generator.is_cut) or (self._has_refusals and self.wake_on_end):
             return 0.0
         return None if self._breakers is None else self._breakers.seconds_to_next(self.link.now().timestamp())
 

@@ -27,6 +27,7 @@ class JobStarts(OwnedJobs):
     def __init__(self) -> None:
         self._chosen: Waiting | None = None
         self._has_pending_jobs = False
+        self._has_refusals = False  # since the cycle's beginning: their places are free again
         self._unnamed: FullJobParams = {}  # the chosen item's parameters without a name in `schedule_spider`
 
     def commit(self) -> list[int]:
@@ -174,6 +175,7 @@ class JobStarts(OwnedJobs):
         return None
 
     def _handle_refusal(self, problem: str, **schedule_kwargs: Any) -> None:
+        self._has_refusals = True
         self.link.enter("handle_schedule_error")
         self.handle_schedule_error(PermanentError(problem), **schedule_kwargs)
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from crawler_lifecycle.managers import (
     AsyncSchedulerCrawlManagerMixin,
     CachedFinishedJobsMixin,
     CrawlManager,
+    GeneratorCrawlManager,
     JobDict,
     JobKey,
     JobParams,
@@ -684,3 +686,19 @@ def test_63_parameters_are_merged_by_kind() -> None:
     changed = merged(former, {"tags": ["b", "a"], "spider_args": {"x": 2}, "units": 3})
     assert changed == {"tags": ["a", "b"], "spider_args": {"x": 2, "y": 1}, "job_settings": {"S": 1}, "units": 3}
     assert former == {"tags": ["a"], "spider_args": {"x": 1, "y": 1}, "job_settings": {"S": 1}, "units": 1}
+
+
+def test_a_refused_start_frees_its_place_at_once() -> None:
+    """A pause of `loop_mode` after each pair of refused starts made a wrong name a matter of hours."""
+
+    class Wrong(GeneratorCrawlManager):
+        name, spider, loop_mode = "wrong", "nobody", 3600
+
+        def set_parameters_gen(self) -> Iterator[Any]:
+            yield from ({"page": page} for page in range(7))
+
+    play = ManagerPlay(Wrong, "--max-running-jobs", "2", refuses={"nobody": "no such crawler"})
+    began = play.now
+    assert play.until_closed() == "finished_with_failures"
+    assert play.counts.refused == 7
+    assert play.now - began < timedelta(minutes=1)
