@@ -17,7 +17,7 @@ from crawler_lifecycle.domain.words import counted
 from crawler_lifecycle.errors import BadInput, TemporaryError
 
 if TYPE_CHECKING:
-    from crawler_lifecycle.contract.flows.definition import FlowDefinition
+    from crawler_lifecycle.contract.flows.definition import FlowDefinition, MemberDefinition
     from crawler_lifecycle.managers.preview import Preview, PreviewedJob
 
 MOST_LINES = 20  # repeats and refusals in a preview; further lines are counted
@@ -94,10 +94,16 @@ def _crawlers(definition: "FlowDefinition") -> list[str]:
     return [member.work.request.crawler for member in definition.members if isinstance(member.work, CrawlWork)]
 
 
+def _kind_of(member: "MemberDefinition") -> str:
+    from crawler_lifecycle.contract.flows.work import StepWork
+
+    return "manager" if isinstance(member.work, StepWork) and member.work.is_manager else member.work.kind
+
+
 def _check_graph(definition: "FlowDefinition", catalogue: Path | None, state: Path | None, *, as_json: bool) -> None:
     crawls = _crawlers(definition)
     missing = _missing_crawlers(crawls, names_in_catalogue(catalogue, state))
-    kinds = Counter[str](member.work.kind for member in definition.members)
+    kinds = Counter(map(_kind_of, definition.members))
     answer = {"workflow": definition.name, "id": definition.id, "jobs": kinds, "missing_crawlers": missing}
     print_answer(answer, lambda _: _graph_lines(definition, kinds, Counter(crawls), missing), as_json=as_json)
     if missing:

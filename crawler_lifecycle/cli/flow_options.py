@@ -42,7 +42,7 @@ def open_direct(fragment: "Fragment", state: Path | None, actor: str | None) -> 
         raise BadInput(
             "FILE",
             "a crawl manager by its file or class starts on a machine of the installation; the API starts managers by "
-            "their names in the catalogue",
+            'their names in the catalogue, and graphs with manager("NAME")',
         )
     return open_control(state, actor)
 

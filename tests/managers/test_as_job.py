@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.cli.flow_files import definition_in, manager_in
+from crawler_lifecycle.cli.program import main
 from crawler_lifecycle.client.http.connection import HttpConnection
 from crawler_lifecycle.client.http.flows import ApiFlows
 from crawler_lifecycle.contract.flows.requests import PushFlow
@@ -26,6 +28,7 @@ from tests.contracts.flows import Flow
 from tests.databases import copy_of
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "flows" / "shops_and_delivery.py"
+CATALOGUE = EXAMPLE.parents[1] / "catalogue.toml"
 
 
 class Shops(GeneratorCrawlManager):
@@ -167,3 +170,8 @@ def test_code_of_a_manager_pushes_no_flow(push: Callable[[Workflow], object]) ->
     with pytest.raises(AuthorsFailure, match=r"a crawl manager's code pushes no flow.*by manager\(\.\.\.\)"):
         play.cycle()
     by_a_client(Workflow("outer", id="outer").add("again", crawl("shop")))  # the test's own code may push
+
+
+def test_a_check_counts_managers() -> None:
+    checked = CliRunner().invoke(main, ["flow", "check", str(EXAMPLE), "--catalogue", str(CATALOGUE)])
+    assert "workflow shops-and-delivery: 2 jobs (1 manager, 1 step)" in checked.output
