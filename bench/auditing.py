@@ -118,7 +118,7 @@ def _peak(database: Database, lost: Sequence[str]) -> float:
 
 async def _pages(database: Database, temporal: Temporal) -> tuple[int, PartReport]:
     store, not_asked = SqlStore(database), Mock()
-    activities = RunAudit(store.records, store.findings, temporal, store.tasks, not_asked, AT_ONCE)
+    activities = RunAudit(store.records, store.findings, store.limits, temporal, store.tasks, not_asked, AT_ONCE)
     audit = AuditRef(audit_uid=str(uuid4()), began_at=datetime.now(UTC), repair=True)
     report, pages, after = PartReport(), 0, None
     while pages == 0 or after is not None:

@@ -16,10 +16,12 @@ from uuid import uuid4
 
 import pymysql
 import pytest
+from sqlalchemy import func, insert, select
 
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.migrate import upgrade
-from crawler_lifecycle.adapters.sql.schema import histories, installation, metadata
+from crawler_lifecycle.adapters.sql.pages import pages
+from crawler_lifecycle.adapters.sql.schema import histories, installation, metadata, task_histories
 from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.records import RunDetails, RunRecord
@@ -119,7 +121,10 @@ class MakeRun(Protocol):
 @pytest.fixture
 def make_run(database: Database) -> MakeRun:
     """Makes runs of that many tasks, all QUEUED; further arguments are fields of the request."""
+    return maker_of_runs(database)
 
+
+def maker_of_runs(database: Database) -> MakeRun:
     def make(tasks: int = 1, *, entry: Crawler | None = None, **request: Any) -> RunRecord:
         entry = entry or Crawler(name="books", command=["true"])
         asked = RunRequest(crawler=entry.name, **request)
@@ -127,6 +132,28 @@ def make_run(database: Database) -> MakeRun:
         return SqlStore(database).runs.create(new)
 
     return make
+
+
+def copy_run(database: Database, run_id: int, copies: int) -> None:
+    """Copy a run with its tasks many times. The sums for limits lack the copies."""
+    with database.read() as connection:
+        run = connection.execute(select(histories).where(histories.c.id == run_id)).one()._asdict()
+        stored = connection.execute(select(task_histories).where(task_histories.c.history_id == run_id))
+        tasks = [row._asdict() for row in stored]
+    for numbers in pages(range(copies)):
+        copied = [run | _ids() for _ in numbers]
+        with database.transaction() as connection:
+            last = connection.scalar(select(func.max(histories.c.id))) or 0
+            numbered = [copy | {"id": last + number} for number, copy in enumerate(copied, 1)]
+            connection.execute(insert(histories), numbered)
+            rows = [task | {"history_id": copy["id"]} for copy in numbered for task in tasks]
+            connection.execute(insert(task_histories), rows)
+
+
+def _ids() -> dict[str, object]:
+    workflow_id = f"crawl-books-{uuid4()}"
+    ids = {"workflow_id": workflow_id, "supervisor_workflow_id": workflow_id, "first_execution_run_id": str(uuid4())}
+    return {**ids, "run_uid": str(uuid4())}
 
 
 def in_substance(record: RunRecord | RunDetails) -> dict[str, Any]:

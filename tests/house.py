@@ -177,7 +177,7 @@ class House:
         self.notices = NoticeActivities(runs, FilePusher(self.folder / "exports" / "notices.jsonl"))
         self.exports = ExportActivities(runs, exporter, exporter, nudges)
         self.audits = AuditActivities(self.findings, kept_for=timedelta(days=30))
-        self.run_audit = RunAudit(records, self.findings, self.supervisors, tasks, cluster, AT_ONCE)
+        self.run_audit = RunAudit(records, self.findings, store.limits, self.supervisors, tasks, cluster, AT_ONCE)
         self.job_audit = JobAudit(records, self.findings, tasks, cluster, AT_ONCE)
         self.handover_audit = HandoverAudit(records, self.findings, self.supervisors, AT_ONCE)
         self.flow_records, self.flow_doors = store.flow_records, store.flow_doors

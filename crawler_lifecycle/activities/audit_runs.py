@@ -13,15 +13,17 @@ from crawler_lifecycle.domain.audit import runs as rules
 from crawler_lifecycle.domain.audit.subjects import AuditedRun, AuditPatience, WorkflowInfo
 from crawler_lifecycle.domain.looks import uids_of
 from crawler_lifecycle.errors import LifecycleError
-from crawler_lifecycle.ports import Cluster, Findings, Records, Supervisors, Tasks
+from crawler_lifecycle.ports import Cluster, Findings, Limits, Records, Supervisors, Tasks
 
 RUNS_IN_A_PAGE = 1000  # runs per activity; the next page has the further runs
+CORRECTED = "the sums were corrected"  # action of a finding
 
 
 @dataclass(frozen=True)
 class RunAudit:
     records: Records
     findings: Findings
+    limits: Limits
     supervisors: Supervisors
     tasks: Tasks
     cluster: Cluster
@@ -29,7 +31,10 @@ class RunAudit:
 
     @activity.defn
     async def audit_runs(self, step: AuditStep) -> AuditPage:
-        """Resume unsupervised runs; report runs with a failing workflow, an overdue look or an expired claim."""
+        """Resume unsupervised runs; report runs with a failing workflow, an overdue look or an expired claim.
+
+        The first page also compares the sums for limits with the rows, and corrects the sums.
+        """
         page, continue_after = await asyncio.to_thread(self.records.open_runs, int(step.after or 0), RUNS_IN_A_PAGE)
         ledger, runs = auditing.AuditLedger(step.audit, self.findings), {run.run_id: run for run in page}
         unsupervised, just_closed = await self._unsupervised(page)
@@ -38,13 +43,16 @@ class RunAudit:
         supervised_runs = [run for run in page if run.run_id not in unsupervised_ids]
         failing = await auditing.failing_workflows(self.supervisors, supervised_runs)
         stuck = await self._stuck(supervised_runs)
+        miscounted = rules.miscounted(await asyncio.to_thread(self.limits.miscounted)) if step.after is None else []
 
         async def act(finding: Finding) -> Finding:
+            if finding.kind is FindingKind.MISCOUNTED:
+                return await self._correct_sums(finding)
             if finding.kind is not FindingKind.UNSUPERVISED or finding.run_id is None:
                 return finding
             return await auditing.resume_workflow(self.supervisors, runs[finding.run_id], finding)
 
-        settled = await ledger.settle([*unsupervised, *failing, *stuck], act, examined=len(page))
+        settled = await ledger.settle([*unsupervised, *failing, *stuck, *miscounted], act, examined=len(page))
         return settled.model_copy(update={"rest": None if continue_after is None else str(continue_after)})
 
     async def _unsupervised(self, page: Sequence[AuditedRun]) -> tuple[list[Finding], list[AuditedRun]]:
@@ -109,6 +117,13 @@ class RunAudit:
         rows = self.tasks.rows(run_id, numbers)
         watched = [(row.task, row.attempt) for row in rows if not row.status.is_over]
         return rules.cluster_has_all_jobs(self.cluster.look(finding.run_uid or "", watched, uids=uids_of(rows)), rows)
+
+    async def _correct_sums(self, finding: Finding) -> Finding:
+        try:
+            await asyncio.to_thread(self.limits.correct_sums)
+        except LifecycleError as error:
+            return finding.model_copy(update={"problem": auditing.message_or_raise(error)})
+        return finding.model_copy(update={"action": CORRECTED})
 
     async def _stuck(self, runs: Sequence[AuditedRun]) -> list[Finding]:
         """Return the findings for overdue looks and expired claims."""

@@ -70,7 +70,7 @@ def _audit_activities(parts: Parts, supervisors: AllSupervisors) -> Sequence[obj
     managers = ManagerAudit(store.manager_audits, findings, supervisors, patience)
     return (
         AuditActivities(findings, timedelta(days=settings.keep_days), settings.remove_unknown_jobs),
-        RunAudit(records, findings, supervisors, tasks, parts.cluster, patience),
+        RunAudit(records, findings, store.limits, supervisors, tasks, parts.cluster, patience),
         JobAudit(records, findings, tasks, parts.cluster, patience, settings.remove_unknown_jobs),
         HandoverAudit(records, findings, supervisors, patience),
         FlowAudit(store.flow_records, store.flow_ends, findings, supervisors, patience, managers),

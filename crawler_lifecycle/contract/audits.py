@@ -22,6 +22,7 @@ class FindingKind(StrEnum):
     CLAIM_EXPIRED = "claim_expired"  # a claim expired long ago, and its task is still DEPLOYING
     WORKFLOW_FAILING = "workflow_failing"  # an open workflow fails the same workflow task again and again
     LOOK_OVERDUE = "look_overdue"  # an open workflow has not looked at its run's jobs for too long
+    MISCOUNTED = "miscounted"  # the sums for limits differ from the rows
     FLOW_UNSUPERVISED = "flow_unsupervised"  # a flow is open and has no open workflow
     FLOW_UNANNOUNCED = "flow_unannounced"  # a flow is over, and a notice or event for its end was not delivered
     FLOW_RUN_UNKNOWN = "flow_run_unknown"  # a run of a flow has no recorded attempt
@@ -33,7 +34,7 @@ class FindingKind(StrEnum):
 class AuditPart(StrEnum):
     """An audit's part. The parts run in the order below."""
 
-    RUNS = "runs"  # open runs and their workflows
+    RUNS = "runs"  # open runs, their workflows, and the sums for limits
     JOBS = "jobs"  # jobs in the cluster without an open run
     HANDOVERS = "handovers"  # pending exports and closing notices, after a run's end
     FLOWS = "flows"  # open flows and their workflows, pending announcements, and crawl managers with their runs
@@ -50,6 +51,7 @@ KINDS = {
         FindingKind.CLAIM_EXPIRED,
         FindingKind.LOOK_OVERDUE,
         FindingKind.WORKFLOW_FAILING,
+        FindingKind.MISCOUNTED,
     ),
     AuditPart.JOBS: (FindingKind.LEFTOVER_JOB, FindingKind.UNKNOWN_JOB),
     AuditPart.HANDOVERS: (FindingKind.EXPORT_PENDING, FindingKind.EXPORT_FAILED, FindingKind.UNDELIVERED),
@@ -92,7 +94,9 @@ class Finding(Message):
     """A disagreement. A kind and a subject together have at most a single open finding."""
 
     kind: FindingKind
-    subject: str = Field(description="run_uid, the job's name where the job does not name its run, or the flow's uid")
+    subject: str = Field(
+        description="run_uid, the job's name where the job does not name its run, the flow's uid, or `installation`"
+    )
     message: str
     run_id: int | None = None
     run_uid: str | None = None

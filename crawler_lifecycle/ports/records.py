@@ -21,6 +21,7 @@ from crawler_lifecycle.contract.run_filter import ALL_RUNS, RunFilter
 from crawler_lifecycle.contract.schedules import ScheduleCommand
 from crawler_lifecycle.contract.states import ListedStatus, RunStatus, TaskStatus
 from crawler_lifecycle.contract.task_order import TaskOrder
+from crawler_lifecycle.domain.admission import Use
 from crawler_lifecycle.domain.audit.subjects import AuditedRun
 
 
@@ -227,6 +228,12 @@ class Limits(Protocol):
 
     def resume(self, scope: str, actor: str | None) -> None:
         """End the scope's pause. NotFound if the scope is not paused."""
+
+    def miscounted(self) -> dict[str, Use]:
+        """Compare the sums for limits with the rows. Return the missing use by scope."""
+
+    def correct_sums(self) -> None:
+        """Add the missing use to the sums."""
 
     def known_names(self, kind: str) -> set[str]:
         """Return the names after `kind` (`crawler:` or `label:`) in limits and recent runs, as hints for people."""

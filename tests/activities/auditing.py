@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from uuid import uuid4
 
 from crawler_lifecycle.adapters.sql.schema import metadata
+from crawler_lifecycle.adapters.sql.uses import counting
 from crawler_lifecycle.contract.audits import (
     AuditPage,
     AuditPart,
@@ -37,7 +38,7 @@ def findings(house: House) -> Sequence[FindingRecord]:
 
 def ended(house: House, plan: RunPlan) -> RunPlan:
     """Over, while whatever it runs goes on."""
-    with house.database.transaction() as connection:
+    with house.database.transaction() as connection, counting(connection, plan.run.run_id):
         tasks = metadata.tables["task_histories"]
         connection.execute(tasks.update().where(tasks.c.history_id == plan.run.run_id).values(status="STOPPED"))
     house.do(house.histories.update_run_status, CloseRun(run=plan.run, reason="stopped"))

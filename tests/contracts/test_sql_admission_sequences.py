@@ -214,6 +214,7 @@ class Life:
     def assert_rules_hold(self) -> None:
         self._assert_pauses_hold()
         self._assert_limits_hold()
+        assert self.store.limits.miscounted() == {}
 
     def _assert_pauses_hold(self) -> None:
         """Nothing begins in a scope that is paused before the step and after it: no permit, no deployment, no job."""

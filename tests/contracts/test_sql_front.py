@@ -5,11 +5,11 @@ from datetime import timedelta
 from random import Random
 
 import pytest
-from sqlalchemy import func, select, true
+from sqlalchemy import Connection, select
 
-from crawler_lifecycle.adapters.sql.admission import MOST_TASKS, limits_on_record, situation
+from crawler_lifecycle.adapters.sql.admission import MOST_TASKS, Situation, limits_on_record, situation
 from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.front import is_read_by_a_pass
+from crawler_lifecycle.adapters.sql.front import runs_of_a_pass
 from crawler_lifecycle.adapters.sql.holds import obstacle_for
 from crawler_lifecycle.adapters.sql.schema import histories
 from crawler_lifecycle.adapters.sql.store import SqlStore
@@ -19,7 +19,7 @@ from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus
 from crawler_lifecycle.contract.steps.looks import TaskChange
 from crawler_lifecycle.contract.steps.run import RunRef
-from crawler_lifecycle.domain.admission import AdmissionPlan, obstacle_in_turn, plan
+from crawler_lifecycle.domain.admission import AdmissionPlan, obstacle_in_turn, plan, total_use
 from crawler_lifecycle.ports import Claim
 from tests.databases import MakeRun, ref_to
 
@@ -52,17 +52,22 @@ def end(store: SqlStore, run: RunRef) -> None:
     store.runs.close(run, RunStatus.COMPLETED, "a test")
 
 
+def whole(database: Database, connection: Connection) -> Situation:
+    """All open runs."""
+    limits = limits_on_record(connection, MOST_TASKS)
+    return situation(connection, limits, database.clock(), connection.scalars(select(histories.c.id)))
+
+
 def plan_for_all(database: Database, most: int) -> AdmissionPlan:
     with database.read() as connection:
-        limits = limits_on_record(connection, MOST_TASKS)
-        return plan(situation(connection, limits, database.clock(), true()).runs, limits, most)
+        present = whole(database, connection)
+        return plan(present.runs, present.limits, most, total_use(present.runs))
 
 
-def read_runs(database: Database, most: int) -> int:
+def read_runs(database: Database, most: int) -> set[int]:
     with database.read() as connection:
         limits = limits_on_record(connection, MOST_TASKS)
-        is_read = is_read_by_a_pass(limits, most, database.clock())
-        return connection.scalar(select(func.count()).select_from(histories).where(is_read)) or 0
+        return runs_of_a_pass(connection, limits, most, database.clock())
 
 
 def holds(database: Database) -> dict[int, tuple[str | None, str | None]]:
@@ -118,36 +123,34 @@ def test_a_question_is_answered_as_if_the_whole_line_was_read(
 ) -> None:
     make_room(store, make_run, Random(seed))
     with database.read() as connection:
-        limits, now = limits_on_record(connection, MOST_TASKS), database.clock()
-        present = situation(connection, limits, now, true())
+        present = whole(database, connection)
         for run in (run for run in present.runs if not run.is_admitted):
-            answer = obstacle_for(connection, run.run_id, MOST_TASKS, now)
-            assert answer == obstacle_in_turn(run, present.runs, limits)
+            answer = obstacle_for(connection, run.run_id, MOST_TASKS, database.clock())
+            assert answer == obstacle_in_turn(run, present.runs, present.limits, total_use(present.runs))
 
 
 def test_a_label_with_a_new_limit_is_left_out_by_a_reader_of_the_earlier_limits(
     store: SqlStore, database: Database, make_run: MakeRun
 ) -> None:
     store.limits.change("label:site:b", {"runs": 1}, None)
-    make_run(labels=["site:a"])
+    labelled = make_run(labels=["site:a"])
     with database.read() as connection:
         earlier = limits_on_record(connection, MOST_TASKS)
     store.limits.change(SITE, {"runs": 1}, None)
     with database.read() as connection:
-        (run,) = situation(connection, earlier, database.clock(), true()).runs
+        (run,) = situation(connection, earlier, database.clock(), [labelled.run_id]).runs
     assert run.scopes == (INSTALLATION,)
 
 
-def test_a_pass_reads_the_runs_with_places_and_the_front_of_each_part(
-    store: SqlStore, database: Database, make_run: MakeRun
-) -> None:
+def test_a_pass_reads_the_front_of_each_part(store: SqlStore, database: Database, make_run: MakeRun) -> None:
     store.limits.change(INSTALLATION, {"runs": 2}, None)
     store.limits.change(SITE, {"tasks": 5}, None)
     alike, urgent, labelled = (
         [make_run(**more) for _ in range(9)] for more in ({}, {"priority": 5}, {"labels": ["site:a"]})
     )
     begun = ask_for_permits(store, [*alike, *urgent, *labelled])
-    assert read_runs(database, 3) == len(begun) + 4 + 4 + len(labelled)
+    front = [*alike[2:6], *urgent[:4], *labelled]
+    assert read_runs(database, 3) == {run.run_id for run in front}
     end(store, begun[0])
     assert [claim.run_id for claim in store.claims.claim_tasks("dispatcher", MINUTE, 3)] == [urgent[0].run_id]
 

@@ -4,9 +4,11 @@ runs of all cases. What it finds there, and what must be true afterwards."""
 import asyncio
 from collections import Counter
 
+from sqlalchemy import insert
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
 
+from crawler_lifecycle.adapters.sql.schema import scope_changes
 from crawler_lifecycle.contract.audits import AuditReport, AuditRequest, FindingKind, FindingRecord
 from crawler_lifecycle.contract.flows.requests import ApproveMember, PushFlow
 from crawler_lifecycle.contract.flows.states import FlowState
@@ -27,12 +29,13 @@ DISAGREES = {
     FindingKind.LEFTOVER_JOB: 1,
     FindingKind.EXPORT_PENDING: 1,
     FindingKind.FLOW_UNSUPERVISED: 1,
+    FindingKind.MISCOUNTED: 1,
 }
 
 
 async def audited(case: Case) -> Started:
     """One run was terminated, the history of another deleted, the third was not exported, and of the fourth a job was
-    made when it was over; one is well. A flow's door died before its nudge.
+    made when it was over; one is well. A flow's door died before its nudge, and somebody has changed a sum by hand.
 
     The dispatcher and the watcher of this installation are away."""
     terminated, deleted, pending, stopped, well = [
@@ -46,6 +49,8 @@ async def audited(case: Case) -> Started:
     await _terminate(case, terminated)
     await _delete(case, deleted)
     await die_after_commit(case, "push", PushFlow(definition=deciding(FLOW).definition()))
+
+    _miscount(case)
 
     await _mended(case)
     await case.site.control.flows.approve(FLOW, ApproveMember(path="wait"))
@@ -117,6 +122,11 @@ async def _never_exported(case: Case, run: Started) -> None:
     details = case.site.details(run)
     assert details.run.status.is_over
     assert "run_ended" not in [export.kind for export in details.exports]
+
+
+def _miscount(case: Case) -> None:
+    change = {"scope": "label:nowhere", **dict.fromkeys(("runs", "tasks", "mains", "children", "places"), 1)}
+    case.site.control.parts.database.transact(lambda tx: tx.execute(insert(scope_changes), change))
 
 
 async def _terminate(case: Case, run: Started) -> None:

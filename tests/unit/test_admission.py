@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crawler_lifecycle.contract.limits import INSTALLATION, ScopeLimits
-from crawler_lifecycle.domain.admission import AdmissionPlan, Hold, OpenRun, Rooms, obstacle_in_turn, plan
+from crawler_lifecycle.domain import admission
+from crawler_lifecycle.domain.admission import AdmissionPlan, Hold, OpenRun, total_use
 from crawler_lifecycle.domain.reasons import ADMISSION, PAUSED, RUN_LIMIT
 
 SITE, TENANT = "label:site:a", "label:tenant:acme"
@@ -21,6 +22,14 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 def limits(*more: ScopeLimits, tasks: int | None = 1000, **values: Any) -> dict[str, ScopeLimits]:
     own = ScopeLimits.model_validate({"scope": INSTALLATION, "tasks": tasks, **values})
     return {own.scope: own, **{scope_limits.scope: scope_limits for scope_limits in more}}
+
+
+def plan(runs: list[OpenRun], by_scope: Mapping[str, ScopeLimits], most: int) -> AdmissionPlan:
+    return admission.plan(runs, by_scope, most, total_use(runs))
+
+
+def obstacle_in_turn(run: OpenRun, runs: list[OpenRun], by_scope: Mapping[str, ScopeLimits]) -> Hold | None:
+    return admission.obstacle_in_turn(run, runs, by_scope, total_use(runs))
 
 
 def waiting(run_id: int, *scopes: str, children: int = 0, **values: Any) -> OpenRun:
@@ -210,7 +219,7 @@ def worlds(draw: st.DrawFn) -> tuple[list[OpenRun], dict[str, ScopeLimits]]:
 
 
 def assert_limits_hold(runs: list[OpenRun], by_scope: Mapping[str, ScopeLimits]) -> None:
-    for scope, use in Rooms(by_scope, runs).used.items():
+    for scope, use in total_use(runs).items():
         caps = by_scope[scope]
         assert caps.runs is None or use.runs <= caps.runs
         assert caps.tasks is None or use.tasks <= caps.tasks

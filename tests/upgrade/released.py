@@ -11,7 +11,7 @@ import pytest
 
 from tests.databases import missing
 
-COMMIT = "e5d7b19b12bf59062d6df9f145fd72126460a804"
+COMMIT = "e658dd2afb0cb17ddece013724d08c80efd320f2"
 HERE = Path(__file__).parents[2]
 NEEDED = ("crawler_lifecycle", "workers")
 

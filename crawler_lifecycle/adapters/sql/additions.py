@@ -13,6 +13,7 @@ from crawler_lifecycle.adapters.sql.reading import run_row
 from crawler_lifecycle.adapters.sql.run_creation import NEW_TASK
 from crawler_lifecycle.adapters.sql.schema import histories, history_properties, task_histories
 from crawler_lifecycle.adapters.sql.transactions import OnDatabase, lock_run, log, transaction
+from crawler_lifecycle.adapters.sql.uses import counting
 from crawler_lifecycle.contract.states import ALIVE, Intent, RunStatus
 from crawler_lifecycle.contract.steps.run import RunRef
 from crawler_lifecycle.domain.reasons import DISPATCHER, MAIN_JOB
@@ -44,8 +45,9 @@ class TaskAdditions(OnDatabase):
         now = self._db.clock()
         cause = MAIN_JOB if row.status is RunStatus.INITIALIZING else DISPATCHER
         values = {"history_id": row.id, "queued_at": now, "cause": cause, "cause_since": now, **NEW_TASK}
-        for page in pages(numbers):
-            connection.execute(insert(task_histories), [{"task": number, **values} for number in page])
+        with counting(connection, row.id):
+            for page in pages(numbers):
+                connection.execute(insert(task_histories), [{"task": number, **values} for number in page])
         connection.execute(update(histories).where(histories.c.id == row.id).values(tasks=numbers.stop))
 
     def _log(self, connection: Connection, row: Row[Any], addition: Addition, numbers: range, name: str) -> None:

@@ -5,12 +5,14 @@ stays true until its end, so no limit is exceeded.
 """
 
 from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, and_, case, exists, func, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Row, and_, bindparam, exists, or_, select, update
 
+from crawler_lifecycle.adapters.sql.pages import pages
 from crawler_lifecycle.adapters.sql.schema import (
     OWN_INSTALLATION,
     histories,
@@ -20,10 +22,10 @@ from crawler_lifecycle.adapters.sql.schema import (
     task_histories,
 )
 from crawler_lifecycle.adapters.sql.transactions import OPEN_STATUSES
+from crawler_lifecycle.adapters.sql.uses import IS_MAIN, counted, fold, open_run, open_runs
 from crawler_lifecycle.contract.limits import CRAWLER, INSTALLATION, LABEL, VALUES, ScopeLimits
-from crawler_lifecycle.contract.states import ALIVE, IN_CLUSTER, Intent, RunStatus, TaskStatus
+from crawler_lifecycle.contract.states import RunStatus, TaskStatus
 from crawler_lifecycle.domain.admission import Hold, OpenRun, pause_in
-from crawler_lifecycle.domain.naming import MAIN_TASK
 from crawler_lifecycle.domain.pacing import LONGEST_SILENCE
 from crawler_lifecycle.errors import Conflict
 
@@ -33,9 +35,53 @@ LIMIT_COLUMNS = [limits[name] for name in ScopeLimits.model_fields]
 _HAS_VALUE = or_(*(limits[name].is_not(None) for name in (*VALUES, "paused_at")))  # a row may have no value left
 
 
+def has_no_pause(now: datetime | ColumnElement[datetime]) -> ColumnElement[bool]:
+    """Return the condition for tasks outside the pause before a retry."""
+    return or_(tasks.deploy_after.is_(None), tasks.deploy_after <= now)
+
+
+def at(now: datetime) -> dict[str, datetime]:
+    """Return the parameters for the conditions below."""
+    return {"of_now": now, "of_silence": now - LONGEST_SILENCE}
+
+
+NOW, SILENCE = (bindparam(name, type_=tasks.deploy_after.type) for name in at(datetime.now(UTC)))
+# Runs with a living supervisor: the next look is not overdue by LONGEST_SILENCE. If no look is planned yet, the
+# supervisor began, or the run started, within this time. A run without a living supervisor gets no more jobs: its row
+# may come from a backup, and the run may be over since.
+_IS_YOUNG = or_(runs.supervisor_began_at > SILENCE, runs.started_at > SILENCE)
+_IS_WATCHED = or_(runs.next_look_at > SILENCE, and_(runs.next_look_at.is_(None), _IS_YOUNG))
+# Runs whose tasks the dispatcher deploys. The run is PROCESSING, or waits for its permit; before, its supervisor tries
+# to deploy the main task. Its supervisor lives, and the installation is ours.
+IS_DEPLOYED_HERE = and_(
+    *(runs.status.in_(OPEN_STATUSES), runs.installation == OWN_INSTALLATION, _IS_WATCHED),
+    or_(runs.status == RunStatus.PROCESSING, runs.held_by.is_not(None)),
+)
+_IS_LIMITED = (LABEL + history_labels.c.label).in_(select(limits.scope).where(_HAS_VALUE))
+HAS_LIMITED_LABEL = exists().where(history_labels.c.history_id == runs.id, _IS_LIMITED).correlate(histories)
+_IS_READY = and_(tasks.status == TaskStatus.QUEUED, has_no_pause(NOW))
+_IS_CHOSEN = runs.id.in_(bindparam("run_ids", expanding=True))
+_OPEN_RUNS = (
+    open_runs(
+        *(runs.status, runs.priority, runs.held_by, runs.waiting_cause, runs.waiting_message),
+        IS_DEPLOYED_HERE.label("is_deployable"),
+        counted(and_(IS_MAIN, _IS_READY)).label("main_ready"),
+        counted(and_(~IS_MAIN, _IS_READY, runs.status == RunStatus.PROCESSING)).label("children_ready"),
+    )
+    .where(_IS_CHOSEN)
+    .order_by(runs.id)
+)
+_LIMITED_LABELS = (
+    select(history_labels.c.history_id, history_labels.c.label)
+    .join_from(histories, history_labels, history_labels.c.history_id == runs.id)
+    .where(_IS_CHOSEN, _IS_LIMITED)
+)
+
+
 def lock_admission(connection: Connection) -> None:
     """Let one transaction at a time admit runs and claim queued tasks. No run's row may be locked before."""
     connection.execute(update(installation).values(uid=installation.c.uid))
+    fold(connection)
 
 
 def limits_on_record(connection: Connection, most_tasks: int) -> dict[str, ScopeLimits]:
@@ -50,7 +96,7 @@ def limits_on_record(connection: Connection, most_tasks: int) -> dict[str, Scope
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """The limits, and the installation's open runs with their rows, oldest first."""
+    """The limits, and open runs of the installation with their rows, oldest first."""
 
     limits: dict[str, ScopeLimits]
     runs: list[OpenRun]
@@ -70,119 +116,40 @@ class Situation:
 
 
 def situation(
-    connection: Connection, by_scope: dict[str, ScopeLimits], now: datetime, condition: ColumnElement[bool]
+    connection: Connection, by_scope: dict[str, ScopeLimits], now: datetime, run_ids: Iterable[int]
 ) -> Situation:
-    """Return the open runs whose rows fulfil the condition."""
-    labels = _limited_labels(connection, by_scope, condition)
-    rows = connection.execute(_open_runs(now).where(condition)).all()
-    open_runs = [_open_run(row, labels[row.id], by_scope) for row in rows]
-    return Situation(by_scope, open_runs, {row.id: row for row in rows})
-
-
-def has_places() -> ColumnElement[bool]:
-    """Return the condition for runs with a permit or a job. A job from before a pause needs no permit."""
-    in_cluster = select(tasks.history_id).where(tasks.status.in_(IN_CLUSTER)).correlate(None)
-    return or_(runs.admitted_at.is_not(None), runs.id.in_(in_cluster))
-
-
-def _open_runs(now: datetime) -> Select[Any]:
-    is_main, in_cluster = tasks.task == MAIN_TASK, tasks.status.in_(IN_CLUSTER)
-    is_queued = tasks.status == TaskStatus.QUEUED
-    is_ready = and_(is_queued, has_no_pause(now))
-    columns = (runs.id, runs.crawler, runs.status, runs.priority, runs.intent, runs.admitted_at, runs.max_parallel)
-    hold = (runs.held_by, runs.waiting_cause, runs.waiting_message)
-    return (
-        select(
-            *columns,
-            *hold,
-            is_deployed_here(now).label("is_deployable"),
-            _count(is_main).label("main_alive"),
-            _count(and_(is_main, in_cluster)).label("main_in_cluster"),
-            _count(and_(is_main, is_ready)).label("main_ready"),
-            _count(and_(~is_main, in_cluster)).label("children_in_cluster"),
-            _count(and_(~is_main, is_queued)).label("children_queued"),
-            _count(and_(~is_main, is_ready, runs.status == RunStatus.PROCESSING)).label("children_ready"),
-        )
-        .join_from(histories, task_histories, and_(tasks.history_id == runs.id, tasks.status.in_(ALIVE)), isouter=True)
-        .where(runs.status.in_(OPEN_STATUSES), runs.installation == OWN_INSTALLATION)
-        .group_by(runs.id)
-        .order_by(runs.id)
-    )
-
-
-def _count(condition: ColumnElement[bool]) -> ColumnElement[int]:
-    return func.coalesce(func.sum(case((condition, 1), else_=0)), 0)
-
-
-def has_no_pause(now: datetime) -> ColumnElement[bool]:
-    """Return the condition for tasks outside the pause before a retry."""
-    return or_(tasks.deploy_after.is_(None), tasks.deploy_after <= now)
-
-
-def is_deployed_here(now: datetime) -> ColumnElement[bool]:
-    """Return the condition for runs whose tasks the dispatcher deploys.
-
-    The run is PROCESSING, or waits for its permit; before, its supervisor tries to deploy the main task. Its supervisor
-    lives, and the installation is ours.
-    """
-    waits_for_us = or_(runs.status == RunStatus.PROCESSING, runs.held_by.is_not(None))
-    is_own = and_(runs.status.in_(OPEN_STATUSES), runs.installation == OWN_INSTALLATION)
-    return and_(is_own, waits_for_us, is_watched(now))
-
-
-def is_watched(now: datetime) -> ColumnElement[bool]:
-    """Return the condition for runs with a living supervisor: the next look is not overdue by LONGEST_SILENCE.
-
-    If no look is planned yet, the supervisor began, or the run started, within this time. A run without a living
-    supervisor gets no more jobs: its row may come from a backup, and the run may be over since.
-    """
-    limit = now - LONGEST_SILENCE
-    is_young = or_(runs.supervisor_began_at > limit, runs.started_at > limit)
-    return or_(runs.next_look_at > limit, and_(runs.next_look_at.is_(None), is_young))
+    """Return the open runs among these runs."""
+    rows, open_ones = dict[int, Row[Any]](), list[OpenRun]()
+    for page in pages(sorted(run_ids)):
+        labels = _limited_labels(connection, by_scope, page)
+        for row in connection.execute(_OPEN_RUNS, {"run_ids": page, **at(now)}):
+            rows[row.id] = row
+            open_ones.append(_open_run(row, labels[row.id], by_scope))
+    return Situation(by_scope, open_ones, rows)
 
 
 def _limited_labels(
-    connection: Connection, by_scope: dict[str, ScopeLimits], condition: ColumnElement[bool]
+    connection: Connection, by_scope: dict[str, ScopeLimits], run_ids: Sequence[int]
 ) -> dict[int, list[str]]:
-    """Return the limited scopes by RunID, for the chosen open runs."""
+    """Return the limited scopes by RunID, for the chosen runs."""
     scopes = defaultdict[int, list[str]](list)
     if any(scope.startswith(LABEL) for scope in by_scope):
-        label = history_labels.c
-        query = select(label.history_id, label.label).join_from(histories, history_labels, label.history_id == runs.id)
-        of_open_runs = query.where(runs.status.in_(OPEN_STATUSES), condition, _is_limited())
-        for run_id, name in connection.execute(of_open_runs):
+        for run_id, name in connection.execute(_LIMITED_LABELS, {"run_ids": run_ids}):
             if LABEL + name in by_scope:  # a limit may be set after a reader has read the limits
                 scopes[run_id].append(LABEL + name)
     return scopes
 
 
-def _is_limited() -> ColumnElement[bool]:
-    """Return the condition for labels with a limit."""
-    return (LABEL + history_labels.c.label).in_(select(limits.scope).where(_HAS_VALUE))
-
-
-def has_limited_label() -> ColumnElement[bool]:
-    """Return the condition for runs with a limited label."""
-    return exists().where(history_labels.c.history_id == runs.id, _is_limited()).correlate(histories)
-
-
 def _open_run(row: Row[Any], labels: list[str], by_scope: dict[str, ScopeLimits]) -> OpenRun:
     crawler = [scope for scope in (CRAWLER + row.crawler,) if scope in by_scope]
     weighted = sorted(label for label in labels if by_scope[label].weight)
-    return OpenRun(
-        run_id=row.id,
-        scopes=(INSTALLATION, *crawler, *sorted(labels)),
+    return open_run(
+        row,
+        (INSTALLATION, *crawler, *sorted(labels)),
         priority=row.priority,
         share=weighted[0] if weighted else "",
-        is_admitted=row.admitted_at is not None,
-        is_wanted=row.intent is Intent.RUN,
         is_deployable=bool(row.is_deployable),
         held_by=row.held_by,
-        max_parallel=row.max_parallel,
-        main_is_alive=bool(row.main_alive),
-        main_in_cluster=bool(row.main_in_cluster),
         main_is_ready=bool(row.main_ready),
-        children_in_cluster=int(row.children_in_cluster),
-        children_queued=int(row.children_queued),
         children_ready=int(row.children_ready),
     )

@@ -25,6 +25,7 @@ from crawler_lifecycle.adapters.sql.transactions import (
     lock_run,
     transaction,
 )
+from crawler_lifecycle.adapters.sql.uses import counting
 from crawler_lifecycle.contract.deployment import Deployment
 from crawler_lifecycle.contract.states import Intent, RunStatus, TaskStatus
 from crawler_lifecycle.contract.steps.run import RunRef
@@ -65,10 +66,11 @@ class TaskClaims(OnDatabase):
             # without the acknowledgement, no nudge could notify the workflow when the dispatcher finds the job later
             looked = {"next_look_at": now + HELD_PAUSE, "nudge_acknowledged": runs.nudge_sent}
             write_hold(tx, [run.run_id], hold, now, **looked)
-        elif row.admitted_at is None:
-            admit(tx, run.run_id, self._db.clock())  # after the end that made room, which may have come since `now`
         is_free = is_settled(now) if hold else is_claimable(now, token)
-        claims = take_claims(tx, row, [MAIN_TASK], is_free, token, now + expires_in, hold)
+        with counting(tx, run.run_id):
+            if not hold and row.admitted_at is None:
+                admit(tx, run.run_id, self._db.clock())  # after the end that made room, which may have come since `now`
+            claims = take_claims(tx, row, [MAIN_TASK], is_free, token, now + expires_in, hold)
         return claims[0] if claims else hold
 
     @transaction
@@ -95,9 +97,10 @@ class TaskClaims(OnDatabase):
             return  # the stop ends the task
         waiting = {"cause": hold.cause, "cause_since": now, **NO_MESSAGE}
         queued = update(task_histories).where(_claim_holds(claim)).values(status=TaskStatus.QUEUED, **waiting)
-        was_claimed = tx.execute(queued.values(version=tasks.version + 1, **NO_CLAIM)).rowcount == 1
-        if was_claimed and run_row(tx, claim.run_id).status is RunStatus.INITIALIZING:
-            take_permit_back(tx, claim.run_id, hold, now)
+        with counting(tx, claim.run_id):
+            was_claimed = tx.execute(queued.values(version=tasks.version + 1, **NO_CLAIM)).rowcount == 1
+            if was_claimed and run_row(tx, claim.run_id).status is RunStatus.INITIALIZING:
+                take_permit_back(tx, claim.run_id, hold, now)
 
     @transaction
     def failed(self, tx: Connection, claim: Claim, cause: str, message: str, *, refused: bool) -> None:
@@ -107,7 +110,8 @@ class TaskClaims(OnDatabase):
         claimed_task = update(task_histories).where(_claim_holds(claim))
         if refused:
             end = {"status": TaskStatus.FAILED, "reason": cause, "message": message, "finished_at": now}
-            tx.execute(claimed_task.values(version=tasks.version + 1, **end, **NO_CLAIM, **NO_CAUSE))
+            with counting(tx, claim.run_id):
+                tx.execute(claimed_task.values(version=tasks.version + 1, **end, **NO_CLAIM, **NO_CAUSE))
             if claim.task == MAIN_TASK:
                 claim_nudge(tx, claim.run_id)  # the cluster reports no change, and the run may wait for its permit
         else:

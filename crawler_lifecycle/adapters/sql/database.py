@@ -27,6 +27,7 @@ LOCK_SECONDS, HURRIED_LOCK_SECONDS = 10, 3
 # execution options, read by `begin` in `_sqlite_engine`
 WRITING = {"writing": True}
 HURRIED = {**WRITING, "hurried": True}
+SNAPSHOT = {"isolation_level": "REPEATABLE READ"}
 USED_AT, UNTESTED_SECONDS = "used_at", 1.0  # a connection to MySQL is tested after being unused for this time
 SLOW_SECONDS = 2.0  # slower statements are logged
 BEGAN_AT, LONGEST_STATEMENT = "statement_began_at", 200  # characters of a statement in the log
@@ -66,7 +67,9 @@ class Database:
         self.engine = _sqlite_engine(address, pool_size) if is_sqlite(address) else _mysql_engine(address, pool_size)
         self._writing_engine = self.engine.execution_options(**WRITING)
         self._hurried_engine = self.engine.execution_options(**HURRIED)
-        self._fair_lock = FairLock() if is_sqlite(address) else None
+        is_file = is_sqlite(address)
+        self._snapshot_engine = self.engine if is_file else self.engine.execution_options(**SNAPSHOT)
+        self._fair_lock = FairLock() if is_file else None
         _measure_statements(self.engine, self.where)
         CONNECTION_LIMIT.set(pool_size)
 
@@ -74,6 +77,12 @@ class Database:
     def read(self) -> Iterator[Connection]:
         """Open a connection for reading; the end of the block gives the connection back to the pool."""
         with self._translated_errors(), self.engine.connect() as connection:
+            yield connection
+
+    @contextmanager
+    def snapshot(self) -> Iterator[Connection]:
+        """As `read`, but all statements in the block see the same moment, as in SQLite anyway."""
+        with self._translated_errors(), self._snapshot_engine.connect() as connection:
             yield connection
 
     @contextmanager

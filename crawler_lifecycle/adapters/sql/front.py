@@ -9,14 +9,15 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, Connection, and_, case, exists, func, not_, or_, select
+from sqlalchemy import ColumnElement, Connection, and_, bindparam, case, exists, func, not_, or_, select, union
 
 from crawler_lifecycle.adapters.sql.admission import (
+    HAS_LIMITED_LABEL,
+    IS_DEPLOYED_HERE,
+    NOW,
     Situation,
-    has_limited_label,
+    at,
     has_no_pause,
-    has_places,
-    is_deployed_here,
 )
 from crawler_lifecycle.adapters.sql.schema import histories, task_histories
 from crawler_lifecycle.contract.limits import CRAWLER, LABEL
@@ -26,16 +27,43 @@ from crawler_lifecycle.domain.naming import MAIN_TASK
 from crawler_lifecycle.domain.reasons import ADMISSION
 
 runs, tasks = histories.c, task_histories.c
+_MAIN = and_(tasks.history_id == runs.id, tasks.task == MAIN_TASK, tasks.status == TaskStatus.QUEUED)
+_CHILD = and_(tasks.history_id == runs.id, tasks.task != MAIN_TASK, tasks.status == TaskStatus.QUEUED)
+_IS_BEGUN = runs.status == RunStatus.PROCESSING
+# queued runs with a task to deploy and without a limited label
+_IS_IN_A_PART = and_(
+    *(IS_DEPLOYED_HERE, runs.held_by.is_not(None), runs.intent == Intent.RUN, not_(HAS_LIMITED_LABEL)),
+    *(runs.status == RunStatus.INITIALIZING, runs.admitted_at.is_(None)),
+    exists().where(_MAIN, has_no_pause(NOW)).correlate(histories),
+)
+# the run's crawler if the crawler has limits, and an empty text otherwise
+_limited_crawler: ColumnElement[str] = case(
+    (runs.crawler.in_(bindparam("crawlers", expanding=True)), runs.crawler), else_=""
+)
+# 1 for runs with a queued child task and without a limit of a single task, 0 for other runs
+_needs_two_places: ColumnElement[int] = case(
+    (and_(func.coalesce(runs.max_parallel, 0) != 1, exists().where(_CHILD).correlate(histories)), 1), else_=0
+)
+_PLACE = func.row_number().over(partition_by=(runs.priority, _limited_crawler, _needs_two_places), order_by=runs.id)
+_LINE = select(runs.id, _PLACE.label("place")).where(_IS_IN_A_PART).subquery()
+# from waiting tasks to their runs: otherwise MySQL may read all open runs
+_WAITING = select(tasks.history_id).prefix_with("STRAIGHT_JOIN", dialect="mysql")
+RUNS_OF_A_PASS = union(
+    select(_LINE.c.id).where(_LINE.c.place <= bindparam("of_front")),
+    select(runs.id).where(runs.held_by.is_not(None), or_(_IS_BEGUN, HAS_LIMITED_LABEL)),
+    _WAITING.join_from(task_histories, histories, tasks.history_id == runs.id).where(
+        _IS_BEGUN, tasks.status == TaskStatus.QUEUED
+    ),
+)
 
 
-def is_read_by_a_pass(scopes: Collection[str], most: int, now: datetime) -> ColumnElement[bool]:
-    """Return the condition for the runs of a pass for `most` tasks. `scopes`: all scopes with limits."""
-    part = (runs.priority, _limited_crawler(scopes), _needs_two_places())
-    place = func.row_number().over(partition_by=part, order_by=runs.id)
-    line = select(runs.id, place.label("place")).where(_is_in_a_part(now)).subquery()
-    is_in_front = runs.id.in_(select(line.c.id).where(line.c.place <= most + 1))
-    is_labelled = and_(runs.held_by.is_not(None), has_limited_label())
-    return or_(has_places(), runs.status == RunStatus.PROCESSING, is_labelled, is_in_front)
+def runs_of_a_pass(connection: Connection, scopes: Collection[str], most: int, now: datetime) -> set[int]:
+    """Return the RunIDs for a pass with `most` tasks. `scopes`: all scopes with limits.
+
+    The pass reads the front, the runs in the line with limited labels, and begun runs with waiting tasks. Other begun
+    runs are not read: the sums have their use.
+    """
+    return set(connection.scalars(RUNS_OF_A_PASS, {"of_front": most + 1, "crawlers": _crawlers(scopes), **at(now)}))
 
 
 def holds_behind_front(
@@ -50,37 +78,20 @@ def holds_behind_front(
         hold = new.holds.get(front[-1])
         if hold and len(front) > most:
             crawler = "".join(scope.removeprefix(CRAWLER) for scope in scopes if scope.startswith(CRAWLER))
-            is_of_part = and_(runs.priority == priority, _limited_crawler(present.limits) == crawler)
-            is_behind = and_(is_of_part, _needs_two_places() == int(needs_two), runs.id > front[-1])
-            query = select(runs.id).where(_is_in_a_part(now), is_behind, not_(_is_on_record(hold)))
-            yield hold, list(connection.scalars(query))
+            is_of_part = and_(runs.priority == priority, _limited_crawler == crawler)
+            is_behind = and_(is_of_part, _needs_two_places == int(needs_two), runs.id > front[-1])
+            query = select(runs.id).where(_IS_IN_A_PART, is_behind, not_(_is_on_record(hold)))
+            yield hold, list(connection.scalars(query, {"crawlers": _crawlers(present.limits), **at(now)}))
 
 
 def _is_of_a_part(run: OpenRun, status: RunStatus) -> bool:
-    """Return the same for a run as `_is_in_a_part` for its row."""
+    """Return the same for a run as `_IS_IN_A_PART` for its row."""
     waits = run.is_in_line and run.is_deployable and run.main_is_ready and status is RunStatus.INITIALIZING
     return waits and not any(scope.startswith(LABEL) for scope in run.scopes)
 
 
-def _is_in_a_part(now: datetime) -> ColumnElement[bool]:
-    """Return the condition for queued runs with a task to deploy and without a limited label."""
-    main = and_(tasks.history_id == runs.id, tasks.task == MAIN_TASK, tasks.status == TaskStatus.QUEUED)
-    has_main = exists().where(main, has_no_pause(now)).correlate(histories)
-    has_no_permit = and_(runs.status == RunStatus.INITIALIZING, runs.admitted_at.is_(None))
-    return and_(is_deployed_here(now), has_no_permit, runs.intent == Intent.RUN, has_main, not_(has_limited_label()))
-
-
-def _limited_crawler(scopes: Collection[str]) -> ColumnElement[str]:
-    """Return the run's crawler if the crawler has limits, and an empty text otherwise."""
-    names = [scope.removeprefix(CRAWLER) for scope in scopes if scope.startswith(CRAWLER)]
-    return case((runs.crawler.in_(names), runs.crawler), else_="")
-
-
-def _needs_two_places() -> ColumnElement[int]:
-    """Return 1 for runs with a queued child task and without a limit of a single task, 0 for other runs."""
-    child = and_(tasks.history_id == runs.id, tasks.task != MAIN_TASK, tasks.status == TaskStatus.QUEUED)
-    has_child_to_come = and_(func.coalesce(runs.max_parallel, 0) != 1, exists().where(child).correlate(histories))
-    return case((has_child_to_come, 1), else_=0)
+def _crawlers(scopes: Collection[str]) -> list[str]:
+    return [scope.removeprefix(CRAWLER) for scope in scopes if scope.startswith(CRAWLER)]
 
 
 def _is_on_record(hold: Hold) -> ColumnElement[bool]:

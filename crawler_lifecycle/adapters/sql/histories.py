@@ -20,6 +20,7 @@ from crawler_lifecycle.adapters.sql.transactions import (
     reading,
     transaction,
 )
+from crawler_lifecycle.adapters.sql.uses import counting
 from crawler_lifecycle.contract.crawl_result import CrawlResult
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.requests import KeptRequest
@@ -174,7 +175,8 @@ class Histories(RunCreation):
             if row.intent is not Intent.RUN:
                 stop_asked_at = tx.scalar(FIRST_STOP, {"of_run": run.run_id, "of_since": row.begun_at})
             values |= _account(tx, run.run_id, status, reason)
-            tx.execute(RUN, {"of_run": run.run_id, **values})
+            with counting(tx, run.run_id):
+                tx.execute(RUN, {"of_run": run.run_id, **values})
             if row.flow_manager is not None:
                 tell_end(tx, row, values)
             log(tx, run, f"ended:{number}", {"at": now, "event": "ended", "message": in_a_sentence(status, reason)})

@@ -5,13 +5,14 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, and_, case, not_, or_, update
+from sqlalchemy import Connection, case, update
 
-from crawler_lifecycle.adapters.sql.admission import Situation, has_places, limits_on_record, situation
-from crawler_lifecycle.adapters.sql.front import is_read_by_a_pass
+from crawler_lifecycle.adapters.sql.admission import Situation, limits_on_record, situation
+from crawler_lifecycle.adapters.sql.front import runs_of_a_pass
 from crawler_lifecycle.adapters.sql.pages import pages
 from crawler_lifecycle.adapters.sql.schema import histories
 from crawler_lifecycle.adapters.sql.transactions import Assignment
+from crawler_lifecycle.adapters.sql.uses import uses
 from crawler_lifecycle.contract.limits import INSTALLATION
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.domain.admission import AdmissionPlan, Hold, Rooms, obstacle_in_turn, pause_in
@@ -43,18 +44,17 @@ def obstacle_for(connection: Connection, run_id: int, most_tasks: int, now: date
     The line may have thousands of runs, and each run asks. Only with room under the limits the front of the line is
     read, as in a pass with a task for each free place.
     """
-    is_counted = or_(runs.id == run_id, has_places())
     limits = limits_on_record(connection, most_tasks)
-    present = situation(connection, limits, now, is_counted)
-    run = present.run(run_id)
+    run = situation(connection, limits, now, [run_id]).run(run_id)
     if run.is_admitted:
         return pause_in(run.scopes, limits)
-    rooms = Rooms(limits, present.runs)
+    used = uses(connection, limits)
+    rooms = Rooms(limits, used)
     if hold := rooms.obstacle(run):
         return hold
     free = max(0, (limits[INSTALLATION].tasks or 0) - rooms.used[INSTALLATION].tasks)
-    line = situation(connection, limits, now, and_(not_(is_counted), is_read_by_a_pass(limits, free, now)))
-    return obstacle_in_turn(run, [*present.runs, *line.runs], limits)
+    others = situation(connection, limits, now, runs_of_a_pass(connection, limits, free, now) - {run_id})
+    return obstacle_in_turn(run, [run, *others.runs], limits, used)
 
 
 def write_hold(connection: Connection, run_ids: Iterable[int], hold: Hold, now: datetime, **more: Any) -> None:

@@ -6,14 +6,15 @@ from typing import Any
 
 from sqlalchemy import Column, Connection, Row, func, insert, select, update
 
-from crawler_lifecycle.adapters.sql.admission import has_places, limits_on_record, lock_admission, situation
+from crawler_lifecycle.adapters.sql.admission import limits_on_record, lock_admission
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.line import is_in_line
 from crawler_lifecycle.adapters.sql.schema import histories, history_labels, scope_limits
 from crawler_lifecycle.adapters.sql.texts import is_text
 from crawler_lifecycle.adapters.sql.transactions import OnDatabase, reading, transaction
+from crawler_lifecycle.adapters.sql.uses import correct, miscounts, uses
 from crawler_lifecycle.contract.limits import CRAWLER, LABEL, LimitRecord, in_words
-from crawler_lifecycle.domain.admission import Rooms
+from crawler_lifecycle.domain.admission import Use
 from crawler_lifecycle.errors import NotFound
 
 runs = histories.c
@@ -33,14 +34,13 @@ class SqlLimits(OnDatabase):
     @reading
     def all(self, connection: Connection) -> list[LimitRecord]:
         by_scope = limits_on_record(connection, self._most_tasks)
-        present = situation(connection, by_scope, self._db.clock(), has_places())
-        used = Rooms(by_scope, present.runs).used
+        used = uses(connection, by_scope)
         changes = {row.scope: row for row in connection.execute(select(scope_limits))}
         line = select(runs.held_by, func.count().label("length")).where(is_in_line()).group_by(runs.held_by)
         held: dict[str, int] = {row.held_by: row.length for row in connection.execute(line)}
         records = []
         for scope, limits in by_scope.items():
-            use, change = used[scope], changes.get(scope)
+            use, change = used.get(scope, Use()), changes.get(scope)
             records.append(
                 LimitRecord(
                     **limits.model_dump(),
@@ -69,6 +69,15 @@ class SqlLimits(OnDatabase):
         row = self._write(tx, scope, dict.fromkeys(("paused_at", "paused_by", "paused_reason")), actor)
         if row is None or row.paused_at is None:
             raise NotFound(f"{in_words(scope)} is not paused")
+
+    def miscounted(self) -> dict[str, Use]:
+        with self._db.snapshot() as connection:
+            return miscounts(connection)
+
+    @transaction
+    def correct_sums(self, tx: Connection) -> None:
+        lock_admission(tx)  # one correction at a time
+        correct(tx, self.miscounted())
 
     @reading
     def is_known(self, connection: Connection, scope: str) -> bool:

@@ -7,7 +7,13 @@ from operator import attrgetter, itemgetter
 
 from sqlalchemy import ColumnElement, Connection, and_, or_, select, update
 
-from crawler_lifecycle.adapters.sql.admission import is_deployed_here, limits_on_record, situation
+from crawler_lifecycle.adapters.sql.admission import (
+    IS_DEPLOYED_HERE,
+    at,
+    limits_on_record,
+    lock_admission,
+    situation,
+)
 from crawler_lifecycle.adapters.sql.claiming import (
     cause_assignments,
     claim_is_free,
@@ -17,13 +23,14 @@ from crawler_lifecycle.adapters.sql.claiming import (
     take_claims,
 )
 from crawler_lifecycle.adapters.sql.claims import TaskClaims
-from crawler_lifecycle.adapters.sql.front import holds_behind_front, is_read_by_a_pass
+from crawler_lifecycle.adapters.sql.front import holds_behind_front, runs_of_a_pass
 from crawler_lifecycle.adapters.sql.holds import admit, end_wait, write_hold, write_holds
 from crawler_lifecycle.adapters.sql.pages import pages
 from crawler_lifecycle.adapters.sql.reading import run_row
 from crawler_lifecycle.adapters.sql.schema import histories, task_histories
 from crawler_lifecycle.adapters.sql.transactions import lock_run, reading, transaction
-from crawler_lifecycle.contract.states import Intent, RunStatus
+from crawler_lifecycle.adapters.sql.uses import are_many, counting, uses
+from crawler_lifecycle.contract.states import Intent, RunStatus, TaskStatus
 from crawler_lifecycle.domain.admission import Hold, plan
 from crawler_lifecycle.domain.naming import MAIN_TASK
 from crawler_lifecycle.ports import Claim
@@ -37,6 +44,7 @@ class Passes(TaskClaims):
     def claim_tasks(self, token: str, expires_in: timedelta, most: int) -> list[Claim]:
         """Claim up to `most` tasks of all runs, as the limits allow, and write what holds the other tasks."""
         if not self._has_something_to_deploy(token):
+            self._fold_changes()  # otherwise the next start after a quiet day would
             return []
         claims, causes = self._claim_tasks(token, expires_in, most)
         # without the check every pass would change the runs' rows
@@ -48,8 +56,14 @@ class Passes(TaskClaims):
     def _has_something_to_deploy(self, connection: Connection, token: str) -> bool:
         waiting = select(tasks.task).join_from(histories, task_histories, tasks.history_id == runs.id)
         now = self._db.clock()
-        is_waiting = and_(is_deployed_here(now), runs.intent == Intent.RUN, is_claimable(now, token))
-        return connection.scalar(waiting.where(is_waiting).limit(1)) is not None
+        is_waiting = and_(IS_DEPLOYED_HERE, runs.intent == Intent.RUN, is_claimable(now, token))
+        return connection.scalar(waiting.where(is_waiting).limit(1), at(now)) is not None
+
+    def _fold_changes(self) -> None:
+        with self._db.read() as connection:
+            if not are_many(connection):
+                return
+        self._db.transact(lock_admission)
 
     @transaction
     def _claim_tasks(
@@ -58,10 +72,12 @@ class Passes(TaskClaims):
         """Return the claims, and by RunID the cause why tasks of PROCESSING runs stay QUEUED."""
         now = self._lock_admission(tx)
         limits = limits_on_record(tx, self._most_tasks)
-        now_open = situation(tx, limits, now, is_read_by_a_pass(limits, most, now))
+        used = uses(tx, limits)
+        with_claims = tx.scalars(select(tasks.history_id).where(tasks.status == TaskStatus.DEPLOYING))
+        now_open = situation(tx, limits, now, runs_of_a_pass(tx, limits, most, now).union(with_claims))
         pauses = now_open.pauses()
         free = _free_claims(tx, now, token, pauses.keys(), most)
-        new = plan(now_open.runs, now_open.limits, most - min(len(free), (most + 1) // 2))
+        new = plan(now_open.runs, limits, most - min(len(free), (most + 1) // 2), used)
         claims = list[Claim]()
         for run_id, count in sorted(new.granted.items()):
             # after the ends that made room, which may have come since `now`
@@ -111,9 +127,9 @@ def _free_claims(
     is_free = claim_is_free(now, token)
     query = select(tasks.history_id, tasks.task, is_settled(now).label("is_settled"))
     joined = query.join_from(histories, task_histories, tasks.history_id == runs.id)
-    free = joined.where(is_deployed_here(now), runs.intent == Intent.RUN, is_free)
+    free = joined.where(IS_DEPLOYED_HERE, runs.intent == Intent.RUN, is_free)
     ordered = free.order_by(tasks.claim_expires_at, tasks.history_id, tasks.task)
-    rows = connection.execute(ordered if paused else ordered.limit(most))
+    rows = connection.execute(ordered if paused else ordered.limit(most), at(now))
     may_be_claimed = ((row.history_id, row.task) for row in rows if row.is_settled or row.history_id not in paused)
     return list(islice(may_be_claimed, most))
 
@@ -132,13 +148,14 @@ def claim_ready_tasks(
     row = run_row(connection, run_id)
     if row.status.is_over or row.intent is not Intent.RUN:
         return []
-    if row.admitted_at is None:
-        admit(connection, run_id, now)
     ready = select(tasks.task).where(tasks.history_id == run_id, is_queued(now))
     if row.status is RunStatus.INITIALIZING:  # the child tasks wait until the main job has started
         ready = ready.where(tasks.task == MAIN_TASK)
     numbers = connection.scalars(ready.order_by(tasks.task).limit(count)).all()
-    return take_claims(connection, row, numbers, is_queued(now), token, now + expires_in)
+    with counting(connection, run_id):
+        if row.admitted_at is None:
+            admit(connection, run_id, now)
+        return take_claims(connection, row, numbers, is_queued(now), token, now + expires_in)
 
 
 def _claim_again(

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 
 from crawler_lifecycle.adapters.sql.types import (
     Document,
+    ExactText,
     Id,
     Json,
     JsonModel,
@@ -163,6 +164,29 @@ scope_limits = sa.Table(
     sa.Column("changed_at", UtcDateTime, nullable=False),
     sa.Column("changed_by", ShortText(LONGEST_REQUESTER)),
     sa.PrimaryKeyConstraint("scope", name="pk_scope_limits"),
+    **TABLE_OPTIONS,
+)
+
+_USE = ("runs", "tasks", "mains", "children", "places")  # as in `domain.admission.Use`
+
+# the open runs' use by scope; only the admission lock's holder writes here
+scope_sums = sa.Table(
+    "scope_sums",
+    metadata,
+    sa.Column("scope", ExactText(LONGEST_SCOPE), nullable=False),
+    *(sa.Column(name, sa.Integer, nullable=False) for name in _USE),
+    sa.PrimaryKeyConstraint("scope", name="pk_scope_sums"),
+    **TABLE_OPTIONS,
+)
+
+# changes for the sums, appended by every transaction with a change in a run's use, and folded into the sums later
+scope_changes = sa.Table(
+    "scope_changes",
+    metadata,
+    sa.Column("id", Id, nullable=False, autoincrement=True),
+    sa.Column("scope", ExactText(LONGEST_SCOPE), nullable=False),
+    *(sa.Column(name, sa.Integer, nullable=False) for name in _USE),
+    sa.PrimaryKeyConstraint("id", name="pk_scope_changes"),
     **TABLE_OPTIONS,
 )
 

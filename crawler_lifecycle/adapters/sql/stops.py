@@ -10,6 +10,7 @@ from crawler_lifecycle.adapters.sql.nudges import claim_nudge_for_change
 from crawler_lifecycle.adapters.sql.reading import own_row, run_record, run_row
 from crawler_lifecycle.adapters.sql.schema import histories
 from crawler_lifecycle.adapters.sql.transactions import OnDatabase, fence, lock_run, log, transaction
+from crawler_lifecycle.adapters.sql.uses import counting
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import Intent, RunStatus, StopPhase
@@ -70,7 +71,8 @@ def _write_stop(
         values = {"intent": intent, "status": RunStatus.STOPPING, "reason": row.reason or ends_as}
         if row.held_by is not None:
             values |= NOT_WAITING  # the run waits for no permit any more
-        connection.execute(update(histories).where(histories.c.id == run_id).values(values))
+        with counting(connection, run_id):
+            connection.execute(update(histories).where(histories.c.id == run_id).values(values))
     run = RunRef(run_id=run_id, run_uid=row.run_uid, epoch=row.epoch)
     # a flow asks by its supervisor and by its manager's host, and the run shows a single stop
     since = row.begun_at if stop.door == OF_A_FLOW else asked_at

@@ -23,6 +23,7 @@ from crawler_lifecycle.adapters.sql.attempts import queue_retries
 from crawler_lifecycle.adapters.sql.pages import pages, rows_as_table
 from crawler_lifecycle.adapters.sql.schema import task_histories
 from crawler_lifecycle.adapters.sql.transactions import OnDatabase, fence, missing_run, reading, transaction
+from crawler_lifecycle.adapters.sql.uses import counting
 from crawler_lifecycle.contract.states import OVER, TaskStatus
 from crawler_lifecycle.contract.steps.looks import TaskChange, TaskEvidence
 from crawler_lifecycle.contract.steps.run import RunRef
@@ -91,8 +92,10 @@ class TaskRows(OnDatabase):
         def write(tx: Connection) -> int:
             fence(tx, run)
             now = self._db.clock()
-            written = sum(tx.execute(_update_by_changes(tx, run.run_id, page, now)).rowcount for page in pages(changes))
-            queue_retries(tx, run, changes, now)
+            with counting(tx, run.run_id):
+                updates = [_update_by_changes(tx, run.run_id, page, now) for page in pages(changes)]
+                written = sum(tx.execute(update).rowcount for update in updates)
+                queue_retries(tx, run, changes, now)
             return written
 
         return self._db.transact(write, hurried=hurried)
@@ -119,7 +122,8 @@ class TaskRows(OnDatabase):
         fence(tx, run)
         ended = {"status": TaskStatus.STOPPED, "reason": reason, "finished_at": self._db.clock(), "cause": None}
         queued = update(task_histories).where(old.history_id == run.run_id, old.status == TaskStatus.QUEUED)
-        return tx.execute(queued.values(version=old.version + 1, cause_since=None, **ended)).rowcount
+        with counting(tx, run.run_id):
+            return tx.execute(queued.values(version=old.version + 1, cause_since=None, **ended)).rowcount
 
 
 def _update_by_changes(connection: Connection, run_id: int, changes: Sequence[TaskChange], now: datetime) -> Update:

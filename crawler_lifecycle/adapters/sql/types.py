@@ -80,6 +80,22 @@ class ShortText(TypeDecorator[str]):
         return None if value is None else storable(value)[: self.longest]
 
 
+class ExactText(TypeDecorator[str]):
+    """Text compared with the blanks at its end. MySQL ignores these blanks, but not before a dot."""
+
+    impl = String
+    cache_ok = True
+
+    def __init__(self, longest: int) -> None:
+        super().__init__(longest + 1)
+
+    def process_bind_param(self, value: str | None, _dialect: Dialect) -> str | None:
+        return None if value is None else f"{value}."
+
+    def process_result_value(self, value: str | None, _dialect: Dialect) -> str | None:
+        return None if value is None else value.removesuffix(".")
+
+
 class LongText(TypeDecorator[str]):
     """Text from outside, cut to `longest` characters: the last characters if `keep_end`, otherwise the first."""
 

@@ -1,5 +1,7 @@
 """An open run as admission sees the run: its jobs, and the tasks that wait for their deployment."""
 
+from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -93,3 +95,12 @@ class OpenRun:
             children_queued=self.children_queued - 1,
             children_in_cluster=self.children_in_cluster + 1,
         )
+
+
+def total_use(runs: Iterable[OpenRun]) -> dict[str, Use]:
+    """Return the runs' use by scope."""
+    used = defaultdict[str, Use](Use)
+    for run in runs:
+        for scope in run.scopes:
+            used[scope] = used[scope].plus(run.use)
+    return used

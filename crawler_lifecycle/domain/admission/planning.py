@@ -2,7 +2,7 @@
 
 Higher priorities come first. Within a priority the next place goes to the share with the fewest tasks for its weight,
 and in the share to the run with the fewest tasks: a big run starves no small run, and a new run comes before the
-further tasks of the runs that have begun.
+further tasks of the runs that have begun. The tasks of a run with two labels with weights count for both labels.
 
 A run that asks for its permit itself gets the same answer as in a pass: `obstacle_in_turn` plans the pass.
 """
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from heapq import heapify, heappop, heappush
 
 from crawler_lifecycle.contract.limits import INSTALLATION, ScopeLimits, in_words
-from crawler_lifecycle.domain.admission.open_runs import OpenRun
+from crawler_lifecycle.domain.admission.open_runs import OpenRun, Use
 from crawler_lifecycle.domain.admission.rooms import OTHERS_FIRST, Hold, Rooms
 
 Line = list[tuple[int, int, OpenRun]]  # a heap of runs: those with the fewest tasks first, then the oldest
@@ -27,21 +27,25 @@ class AdmissionPlan:
     undecided: set[int] = field(default_factory=set)  # runs that the pass has not reached
 
 
-def plan(runs: Sequence[OpenRun], limits: Mapping[str, ScopeLimits], most: int) -> AdmissionPlan:
-    """Return the plan for at most `most` tasks."""
-    return _Planning(runs, limits, most).finish()
+def plan(
+    runs: Sequence[OpenRun], limits: Mapping[str, ScopeLimits], most: int, used: Mapping[str, Use]
+) -> AdmissionPlan:
+    """Return the plan for at most `most` tasks. `runs` have tasks to deploy; `used` is the use by all open runs."""
+    return _Planning(runs, limits, most, used).finish()
 
 
-def obstacle_in_turn(run: OpenRun, runs: Sequence[OpenRun], limits: Mapping[str, ScopeLimits]) -> Hold | None:
+def obstacle_in_turn(
+    run: OpenRun, runs: Sequence[OpenRun], limits: Mapping[str, ScopeLimits], used: Mapping[str, Use]
+) -> Hold | None:
     """Return what holds the main task of a run that asks for its permit; None if the run's turn has come.
 
-    `runs` are all open runs, with the asking run. The runs before it in the line have their turns first, and keep their
-    places: otherwise new runs overtake a run with two limited labels again and again.
+    `runs` and `used` are as in `plan`. The runs before it in the line have their turns first, and keep their places:
+    otherwise new runs overtake a run with two limited labels again and again.
     """
-    if hold := Rooms(limits, runs).obstacle(run):
+    if hold := Rooms(limits, used).obstacle(run):
         return hold
     others = [other for other in runs if other.run_id != run.run_id]
-    new = _Planning([*others, replace(run, is_deployable=True)], limits, sys.maxsize, run.run_id).finish()
+    new = _Planning([*others, replace(run, is_deployable=True)], limits, sys.maxsize, used, run.run_id).finish()
     hold = new.holds.get(run.run_id)
     return hold and Hold(hold.cause, hold.scope, OTHERS_FIRST.format(in_words(hold.scope or INSTALLATION)))
 
@@ -50,17 +54,22 @@ class _Planning:
     """A plan while it is made. With `asking` (a RunID) the plan ends as soon as this run is decided."""
 
     def __init__(
-        self, runs: Sequence[OpenRun], limits: Mapping[str, ScopeLimits], most: int, asking: int | None = None
+        self,
+        runs: Sequence[OpenRun],
+        limits: Mapping[str, ScopeLimits],
+        most: int,
+        used: Mapping[str, Use],
+        asking: int | None = None,
     ) -> None:
         self.plan = AdmissionPlan()
         self._runs = runs
         self._asking = asking
-        self._rooms = Rooms(limits, runs)
+        self._rooms = Rooms(limits, used)
         self._limits = limits
         self._left = most
-        self._tasks_of_share = defaultdict[str, int](int)
-        for run in runs:
-            self._tasks_of_share[run.share] += run.in_cluster
+        weighted = {scope: used[scope].tasks for scope in used if (own := limits.get(scope)) and own.weight}
+        rest = used[INSTALLATION].tasks - sum(weighted.values()) if INSTALLATION in used else 0
+        self._tasks_of_share = defaultdict[str, int](int, weighted | {"": max(0, rest)})
 
     def finish(self) -> AdmissionPlan:
         """Decide about all runs that wait, and return the plan."""

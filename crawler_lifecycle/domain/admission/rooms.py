@@ -24,13 +24,10 @@ class Hold:
 class Rooms:
     """The limits of all scopes, and what the open runs use of the limits."""
 
-    def __init__(self, limits: Mapping[str, ScopeLimits], runs: Iterable[OpenRun]) -> None:
+    def __init__(self, limits: Mapping[str, ScopeLimits], used: Mapping[str, Use]) -> None:
         self._limits = limits
-        self.used: dict[str, Use] = defaultdict(Use)
+        self.used = defaultdict[str, Use](Use, used)
         self._kept_for_first: dict[str, Use] = {}  # places that the first waiting run of a scope keeps
-        for run in runs:
-            for scope in run.scopes:
-                self.used[scope] = self.used[scope].plus(run.use)
 
     def obstacle(self, run: OpenRun) -> Hold | None:
         """Return what holds the run's next task; None if the task may be deployed. A pause comes before every limit."""

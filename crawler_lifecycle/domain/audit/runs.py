@@ -1,10 +1,15 @@
-"""The audit's rules for open runs: a missing supervisor, an overdue look, an expired claim, a failing workflow."""
+"""The audit's rules for open runs: a missing supervisor, an overdue look, an expired claim, a failing workflow, wrong
+sums.
+"""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import datetime
 
 from crawler_lifecycle.contract.audits import Finding, FindingKind
+from crawler_lifecycle.contract.limits import INSTALLATION, in_words
 from crawler_lifecycle.contract.states import RunStatus
+from crawler_lifecycle.domain.admission import Use
 from crawler_lifecycle.domain.audit.subjects import AuditedRun, AuditPatience, WorkflowInfo, run_finding, timestamp
 from crawler_lifecycle.domain.looks import JobPhase, Look, TaskRow
 from crawler_lifecycle.domain.naming import MAIN_TASK
@@ -139,3 +144,20 @@ def failing_workflow(run: AuditedRun, workflow: WorkflowInfo, failure: str) -> F
         f"{WHAT_TO_DO.format(run.workflow_id, run.run_id)}"
     )
     return run_finding(run, FindingKind.WORKFLOW_FAILING, message)
+
+
+MOST_SCOPES = 10  # in a message
+
+
+def miscounted(missing: Mapping[str, Use]) -> list[Finding]:
+    """Return a finding for all wrong sums. `missing`: the use missing from the sums, by scope."""
+    if not missing:
+        return []
+    scopes = "; ".join(f"{in_words(scope)} {_figures(missing[scope])}" for scope in list(missing)[:MOST_SCOPES])
+    more = f"; and {len(missing) - MOST_SCOPES} more" if len(missing) > MOST_SCOPES else ""
+    message = f"sums of what open runs use differ from the rows, which have more (+) or less (-): {scopes}{more}"
+    return [Finding(kind=FindingKind.MISCOUNTED, subject=INSTALLATION, message=message)]
+
+
+def _figures(use: Use) -> str:
+    return ", ".join(f"{number:+} {name}" for name, number in asdict(use).items() if number)
