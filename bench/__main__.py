@@ -35,6 +35,7 @@ from bench import (
     permits,
     readers,
     retention,
+    starts,
     stop_to_proof,
     worker_start,
 )
@@ -63,6 +64,7 @@ BENCHMARKS: dict[str, Callable[[Scale], Table]] = {
     "permits": permits.measure,
     "line": line.measure,
     "readers": readers.measure,
+    "starts": starts.measure,
     "retention": retention.measure,
     "flow-planning": flow_planning.measure,
     "flows": flows.measure,

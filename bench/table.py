@@ -28,6 +28,8 @@ class Scale:
     most_supervised: int = 1_600
     audited: tuple[int, ...] = (1_000, 100_000)  # open runs
     in_line: tuple[int, ...] = (100, 1_000, 10_000)  # runs that wait for their permit
+    open_runs: tuple[int, ...] = (1_000, 3_000, 10_000, 100_000)
+    starts: int = 2_000  # at once, beside open runs
     listed_runs: int = 100_000
     crawled: int = 500_000  # runs of 200 crawlers
     retained: int = 100_000  # ended runs
@@ -73,6 +75,8 @@ QUICK = Scale(
     most_supervised=6,
     audited=(20,),
     in_line=(5, 40),
+    open_runs=(20, 60),
+    starts=10,
     listed_runs=100,
     crawled=4_000,
     retained=400,

@@ -1,0 +1,74 @@
+"""Starts beside running runs: the starts of many callers at once, and what a pass and a reading of the limits cost."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import count
+from time import perf_counter
+
+from bench.databases import Row, on_each
+from bench.line import MINUTE, ask, median_ms, new_run
+from bench.table import Scale, Table
+from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.adapters.sql.store import SqlStore
+from crawler_lifecycle.contract.deployment import Deployment
+from crawler_lifecycle.contract.limits import INSTALLATION
+from crawler_lifecycle.contract.steps.run import RunRef
+from crawler_lifecycle.ports import Claim
+from tests.databases import copy_run
+
+CALLERS = 16
+NO_LIMIT = 1_000_000
+
+
+def measure(scale: Scale) -> Table:
+    columns = ("open runs", "starts at once", "starts/s", "ms for a start alone", "ms for a pass", "ms for the limits")
+    return on_each(columns, partial(_rows, scale))
+
+
+def _rows(scale: Scale, database: Database) -> Iterator[Row]:
+    store = SqlStore(database)
+    store.limits.change(INSTALLATION, {"tasks": NO_LIMIT}, "bench")
+    running, open_runs = new_run(store), 1
+    _begin(store, running)
+    for size in scale.open_runs:
+        copy_run(database, running.run_id, size - open_runs)
+        store.limits.correct_sums()
+        starts = [new_run(store) for _ in range(scale.starts)]
+        began = perf_counter()
+        with ThreadPoolExecutor(CALLERS) as pool:
+            assert all(pool.map(partial(_begin, store), starts))
+        seconds = perf_counter() - began
+        open_runs = size + len(starts)
+        assert store.limits.all()[0].runs_begun == open_runs
+        alone = iter([new_run(store) for _ in range(scale.repeats)])
+        yield (
+            size,
+            len(starts),
+            len(starts) / seconds,
+            median_ms(scale, lambda runs=alone: _begin(store, next(runs))),  # type: ignore[misc]
+            _ms_for_passes(scale, store),
+            median_ms(scale, lambda: store.limits.all() != []),
+        )
+        open_runs += 2 * scale.repeats
+
+
+def _begin(store: SqlStore, run: RunRef) -> bool:
+    """Admit the run and store its job, as a worker does."""
+    claim = ask(store, run)
+    if not isinstance(claim, Claim):
+        return False
+    key = claim.request.key
+    store.claims.deployed(claim, Deployment(key=key, job_name="job", job_uid=key, created=True))
+    return True
+
+
+def _ms_for_passes(scale: Scale, store: SqlStore) -> float:
+    """Measure passes that each admit a run from the line."""
+    waiting = [new_run(store) for _ in range(scale.repeats)]
+    store.limits.pause(INSTALLATION, "bench", "bench")
+    for run in waiting:
+        ask(store, run)
+    store.limits.resume(INSTALLATION, "bench")
+    tokens = map(str, count())  # a dispatcher would take its own claims again
+    return median_ms(scale, lambda: len(store.claims.claim_tasks(next(tokens), MINUTE, 1)) == 1)
