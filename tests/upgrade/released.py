@@ -11,7 +11,7 @@ import pytest
 
 from tests.databases import missing
 
-COMMIT = "e658dd2afb0cb17ddece013724d08c80efd320f2"
+COMMIT = "55fdfca6054da37d1441edffc5d76501921e38c4"
 HERE = Path(__file__).parents[2]
 NEEDED = ("crawler_lifecycle", "workers")
 

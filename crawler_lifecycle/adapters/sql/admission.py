@@ -53,8 +53,9 @@ _IS_YOUNG = or_(runs.supervisor_began_at > SILENCE, runs.started_at > SILENCE)
 _IS_WATCHED = or_(runs.next_look_at > SILENCE, and_(runs.next_look_at.is_(None), _IS_YOUNG))
 # Runs whose tasks the dispatcher deploys. The run is PROCESSING, or waits for its permit; before, its supervisor tries
 # to deploy the main task. Its supervisor lives, and the installation is ours.
+IS_OURS = and_(runs.installation == OWN_INSTALLATION, _IS_WATCHED)
 IS_DEPLOYED_HERE = and_(
-    *(runs.status.in_(OPEN_STATUSES), runs.installation == OWN_INSTALLATION, _IS_WATCHED),
+    *(runs.status.in_(OPEN_STATUSES), IS_OURS),
     or_(runs.status == RunStatus.PROCESSING, runs.held_by.is_not(None)),
 )
 _IS_LIMITED = (LABEL + history_labels.c.label).in_(select(limits.scope).where(_HAS_VALUE))

@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, Connection, and_, bindparam, case, exists,
 
 from crawler_lifecycle.adapters.sql.admission import (
     HAS_LIMITED_LABEL,
-    IS_DEPLOYED_HERE,
+    IS_OURS,
     NOW,
     Situation,
     at,
@@ -30,10 +30,12 @@ runs, tasks = histories.c, task_histories.c
 _MAIN = and_(tasks.history_id == runs.id, tasks.task == MAIN_TASK, tasks.status == TaskStatus.QUEUED)
 _CHILD = and_(tasks.history_id == runs.id, tasks.task != MAIN_TASK, tasks.status == TaskStatus.QUEUED)
 _IS_BEGUN = runs.status == RunStatus.PROCESSING
+_IS_HELD = runs.held_by > ""  # SQLite uses no index for "is not null"
 # queued runs with a task to deploy and without a limited label
 _IS_IN_A_PART = and_(
-    *(IS_DEPLOYED_HERE, runs.held_by.is_not(None), runs.intent == Intent.RUN, not_(HAS_LIMITED_LABEL)),
-    *(runs.status == RunStatus.INITIALIZING, runs.admitted_at.is_(None)),
+    *(_IS_HELD, IS_OURS, runs.intent == Intent.RUN, not_(HAS_LIMITED_LABEL)),
+    # as an expression, the status has no index: with the index, all open runs would be read, not only the held ones
+    *(func.coalesce(runs.status, "") == RunStatus.INITIALIZING, runs.admitted_at.is_(None)),
     exists().where(_MAIN, has_no_pause(NOW)).correlate(histories),
 )
 # the run's crawler if the crawler has limits, and an empty text otherwise
@@ -50,7 +52,7 @@ _LINE = select(runs.id, _PLACE.label("place")).where(_IS_IN_A_PART).subquery()
 _WAITING = select(tasks.history_id).prefix_with("STRAIGHT_JOIN", dialect="mysql")
 RUNS_OF_A_PASS = union(
     select(_LINE.c.id).where(_LINE.c.place <= bindparam("of_front")),
-    select(runs.id).where(runs.held_by.is_not(None), or_(_IS_BEGUN, HAS_LIMITED_LABEL)),
+    select(runs.id).where(_IS_HELD, or_(_IS_BEGUN, HAS_LIMITED_LABEL)),
     _WAITING.join_from(task_histories, histories, tasks.history_id == runs.id).where(
         _IS_BEGUN, tasks.status == TaskStatus.QUEUED
     ),
