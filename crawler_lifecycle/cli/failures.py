@@ -51,6 +51,7 @@ LIMIT = re.compile(r"(?:at least|at most|not) -?\d+")  # in the words of contrac
 TYPED_COMMAND = "crawlctl.command"  # key in the context's `meta`; the value is the command that the user typed
 # argument -> the group with its commands
 GROUPS = {"run": "", "flow": "flow ", "schedule_id": "schedule "}
+HAS_HINT = re.compile("`crawlctl|did you mean")
 UNKNOWN = re.compile("there is no (run|flow|schedule)|is neither a RunID")  # in the words of NotFound
 
 
@@ -134,7 +135,7 @@ def _reporting_failures(as_json: bool, ctx: click.Context | None) -> Iterator[No
     except LifecycleError as error:
         message, option = _with_option_name(error, ctx.meta.get(TYPED_COMMAND) if ctx else None)
         status = next((status for error_class, status in EXIT_STATUSES if isinstance(error, error_class)), WRONG)
-        hint = "" if as_json or "`crawlctl" in message else _next_command(error)
+        hint = "" if as_json or HAS_HINT.search(message) else _next_command(error)
         print_failure(with_state(message + hint), status, as_json=as_json, option=option, code=error.code)
         raise click.exceptions.Exit(status) from error
     except KeyboardInterrupt as interrupt:
