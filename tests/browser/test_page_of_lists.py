@@ -347,9 +347,11 @@ async def test_the_view_does_not_move_when_its_strip_is_filled(page: Page) -> No
         const moved = [];
         new PerformanceObserver((list) => moved.push(...list.getEntries().flatMap((each) => each.sources)))
             .observe({ type: "layout-shift", buffered: true });
-        requestAnimationFrame(() => requestAnimationFrame(() => done(moved.map(({ node }) => node?.id))));
+        const shown = ({ node, previousRect: then, currentRect: now }) => [node?.id, Math.round(now.top - then.top)];
+        requestAnimationFrame(() => requestAnimationFrame(() => done(moved.map(shown))));
     })""")
-    assert "main" not in moved
+    height = await page.evaluate("document.querySelector('#needs').offsetHeight")
+    assert ["main", height] not in moved
 
 
 async def test_what_needs_a_person_is_told_on_every_view(page: Page, shelf: Shelf) -> None:
