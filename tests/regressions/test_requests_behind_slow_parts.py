@@ -4,7 +4,7 @@ share: some fifty starts, lists of crawlers or logs held up every stop, every li
 import asyncio
 import socket
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -70,11 +70,21 @@ def slow_logs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.fixture
 def slow_searches(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A database that reads all runs until the test is over, unless a list has no filter."""
+    yield from slowed(monkeypatch, lambda chosen: chosen != RunFilter())
+
+
+@pytest.fixture
+def slow_lists(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A database that answers no list until the test is over."""
+    yield from slowed(monkeypatch, lambda _: True)
+
+
+def slowed(monkeypatch: pytest.MonkeyPatch, is_slow: Callable[[RunFilter], bool]) -> Iterator[None]:
     over = threading.Event()
     select = RunReader.select
 
     def slow(reader: RunReader, chosen: RunFilter, **page: Any) -> Any:
-        if chosen != RunFilter():
+        if is_slow(chosen):
             over.wait(100)
         return select(reader, chosen, **page)
 
@@ -89,23 +99,32 @@ def slow_searches(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @asynccontextmanager
-async def crowd(api: Api, method: str, path: str, body: object = None) -> AsyncIterator[httpx.AsyncClient]:
-    """So many at once that ask for this; those for whom there is no room are sent away, the others wait."""
+async def many_requests(
+    api: Api, method: str, path: str, body: object = None
+) -> AsyncIterator[tuple[httpx.AsyncClient, list["asyncio.Task[httpx.Response]"]]]:
+    """So many at once that ask for this."""
     headers = {"Authorization": f"Bearer {api.client().headers['Authorization'].partition(' ')[2]}"}
     limits = httpx.Limits(max_connections=None)
     async with httpx.AsyncClient(
         base_url=api.url, headers=headers, timeout=100, trust_env=False, limits=limits
     ) as http:
-        asking = [asyncio.create_task(http.request(method, path, json=body)) for _ in range(CALLERS)]
-        answered, _ = await asyncio.wait(asking, timeout=PATIENCE / 2, return_when=asyncio.FIRST_COMPLETED)
+        callers = [asyncio.create_task(http.request(method, path, json=body)) for _ in range(CALLERS)]
         try:
-            yield http
-            assert problem(answered.pop().result(), 503).detail.endswith("try again later")
-            assert any(not each.done() for each in asking), "nobody waits any more"
+            yield http, callers
         finally:
-            for each in asking:
+            for each in callers:
                 each.cancel()
-            await asyncio.gather(*asking, return_exceptions=True)
+            await asyncio.gather(*callers, return_exceptions=True)
+
+
+@asynccontextmanager
+async def crowd(api: Api, method: str, path: str, body: object = None) -> AsyncIterator[httpx.AsyncClient]:
+    """Those for whom there is no room are sent away, the others wait."""
+    async with many_requests(api, method, path, body) as (http, callers):
+        answered, _ = await asyncio.wait(callers, timeout=PATIENCE / 2, return_when=asyncio.FIRST_COMPLETED)
+        yield http
+        assert problem(answered.pop().result(), 503).detail.endswith("try again later")
+        assert any(not each.done() for each in callers), "nobody waits any more"
 
 
 async def test_slow_logs_hold_up_no_other_request(api: Api, run: RunRecord, slow_logs: None) -> None:
@@ -131,6 +150,15 @@ async def test_a_scheduler_service_that_hangs_holds_up_no_stop(
     async with crowd(api, method, path, body) as http, asyncio.timeout(PATIENCE):
         assert (await http.post(f"/v1/runs/{run.run_id}/stop", json={})).json()["intent"] == "STOP"
         assert (await http.get("/v1/runs")).json()["runs"][0]["intent"] == "STOP"
+
+
+async def test_slow_lists_hold_up_no_stop(api: Api, run: RunRecord, slow_lists: None) -> None:
+    """Each request's dependencies ran in the threads that the lists had filled."""
+    async with many_requests(api, "GET", "/v1/runs") as (http, callers):
+        await asyncio.wait(callers, timeout=PATIENCE / 10)  # until all threads have a list: no event shows it
+        async with asyncio.timeout(PATIENCE):
+            assert (await http.post(f"/v1/runs/{run.run_id}/stop", json={})).json()["intent"] == "STOP"
+        assert not any(each.done() for each in callers)
 
 
 async def test_a_crowd_that_is_answered_soon_is_answered_all() -> None:

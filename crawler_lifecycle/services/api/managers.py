@@ -28,7 +28,7 @@ router = APIRouter(prefix="/v1/flows", tags=["flows"])
 ALL_FAILED, ALL_WAITING = RetryItems(), CancelItems()
 
 
-def _item_filter(
+async def _item_filter(
     manager: Manager = None,
     state: Annotated[
         list[ItemState], Query(max_length=MOST_STATES, description="only items in one of these states")

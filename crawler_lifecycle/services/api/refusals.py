@@ -19,7 +19,7 @@ METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 LONGEST_NAME = 100  # characters of an unknown parameter's name in the answer
 
 
-def refuse_unknown_parameters(request: Request) -> None:
+async def refuse_unknown_parameters(request: Request) -> None:
     """Raise BadInput for a query parameter that the endpoint does not have, or that comes more than once."""
     may_be_repeated = dict(_query_parameters(request.scope["route"].dependant))
     known = may_be_repeated.keys()

@@ -11,7 +11,7 @@ from crawler_lifecycle.contract.states import ListedStatus, RunStatus, Trigger
 MOST_VALUES = 10  # of a parameter that may be repeated
 
 
-def _run_filter(
+async def _run_filter(
     status: Annotated[
         list[RunStatus], Query(max_length=MOST_VALUES, description="only runs with one of these statuses")
     ] = [],  # noqa: B006

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
+from starlette.concurrency import run_in_threadpool
 
 from crawler_lifecycle.contract.answers import CrawlerEntries
 from crawler_lifecycle.contract.deployment import Crawler
@@ -82,7 +83,7 @@ async def list_runs(
     ] = None,
 ) -> messages.RunPage:
     """Return the runs, newest first."""
-    read = api.searchers.run if chosen.may_read_all else api.control.context.calls.run
+    read = api.searchers.run if chosen.may_read_all else run_in_threadpool
     return await read(_page, api, chosen, limit, cursor, before)
 
 

@@ -1,7 +1,7 @@
 """The endpoints' shared state, and the FastAPI dependencies by which an endpoint gets state and caller."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Annotated
 
@@ -21,12 +21,12 @@ from crawler_lifecycle.services.public_problems import PublicProblems
 from crawler_lifecycle.settings.processes import ApiSettings
 
 DOOR = "api"
-# numbers of threads; together fewer than a process's database connections
+# Numbers of threads. Those that only read the database have at most half of a process's connections.
 CHANGE_READERS = 6  # for streams of changes
 LOG_READERS = 8  # for streams that follow a log
 LOG_PART_READERS = 4  # for single parts of a log
 ARCHIVE_READERS = 2
-SEARCHERS = 3
+SEARCHERS = 3  # for lists with filters, and counts
 PATIENCE = 10.0  # seconds that a request waits for a thread, and then fails; streams wait without a limit
 
 
@@ -64,12 +64,13 @@ class ApiState:
         return self.control.context.store.records
 
 
-def _api_state(request: Request) -> ApiState:
+# The dependencies are async although none waits: FastAPI would run them in the threads that slow requests may fill.
+async def _api_state(request: Request) -> ApiState:
     api: ApiState = request.app.state.api
     return api
 
 
-def caller_of(request: Request) -> Token:
+async def caller_of(request: Request) -> Token:
     """Return the caller's token, which the gate has checked."""
     token: Token = request.state.caller
     return token
@@ -81,9 +82,9 @@ Actor = Annotated[
 ]
 
 
-def _commands(request: Request, actor: Actor = None) -> Control:
+async def _commands(request: Request, actor: Actor = None) -> Control:
     """Return the commands for the caller, by the query's `actor`: these requests have no body with a name."""
-    return commands_of(_api_state(request), caller_of(request), actor)
+    return commands_of(await _api_state(request), await caller_of(request), actor)
 
 
 def commands_of(api: "ApiState", caller: Token, claimed: str | None = None, field: str = "actor") -> Control:
@@ -91,11 +92,11 @@ def commands_of(api: "ApiState", caller: Token, claimed: str | None = None, fiel
     return api.control.asked_by(of_token(caller.name, claimed, DOOR, field))
 
 
-def needs_scope(scope: Scope) -> Callable[[Request], None]:
+def needs_scope(scope: Scope) -> Callable[[Request], Awaitable[None]]:
     """Return a dependency that answers 403 if the caller's token lacks the scope."""
 
-    def check(request: Request) -> None:
-        token = caller_of(request)
+    async def check(request: Request) -> None:
+        token = await caller_of(request)
         if scope not in token.scopes:
             raise HTTPException(403, f"the token {token.name} lacks the scope {scope}")
 
