@@ -150,10 +150,10 @@ def _next_command(error: LifecycleError) -> str:
     """Return a hint such as ` (see `crawlctl show 7`)`, or an empty text."""
     if not isinstance(error, NotFound | Conflict) or isinstance(error, Removed):
         return ""
-    typed = typed_arguments()
-    for argument in GROUPS.keys() & typed.keys():
-        words = "list" if UNKNOWN.search(error.message) else f"show {shlex.quote(str(typed[argument]))}"
-        return f" (see `crawlctl {GROUPS[argument]}{words}`)"
+    for argument, group in GROUPS.items():
+        if name := typed_arguments().get(argument):
+            words = "list" if UNKNOWN.search(error.message) else f"show {shlex.quote(str(name))}"
+            return f" (see `crawlctl {group}{words}`)"
     return ""
 
 
