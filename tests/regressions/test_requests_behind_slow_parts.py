@@ -102,7 +102,7 @@ def slowed(monkeypatch: pytest.MonkeyPatch, is_slow: Callable[[RunFilter], bool]
 async def many_requests(
     api: Api, method: str, path: str, body: object = None
 ) -> AsyncIterator[tuple[httpx.AsyncClient, list["asyncio.Task[httpx.Response]"]]]:
-    """So many at once that ask for this."""
+    """Send many equal requests at once."""
     headers = {"Authorization": f"Bearer {api.client().headers['Authorization'].partition(' ')[2]}"}
     limits = httpx.Limits(max_connections=None)
     async with httpx.AsyncClient(
@@ -119,7 +119,7 @@ async def many_requests(
 
 @asynccontextmanager
 async def crowd(api: Api, method: str, path: str, body: object = None) -> AsyncIterator[httpx.AsyncClient]:
-    """Those for whom there is no room are sent away, the others wait."""
+    """Requests without room are refused, and the others wait."""
     async with many_requests(api, method, path, body) as (http, callers):
         answered, _ = await asyncio.wait(callers, timeout=PATIENCE / 2, return_when=asyncio.FIRST_COMPLETED)
         yield http
@@ -158,7 +158,7 @@ async def test_slow_lists_hold_up_no_stop(api: Api, run: RunRecord, slow_lists: 
         await asyncio.wait(callers, timeout=PATIENCE / 10)  # until all threads have a list: no event shows it
         async with asyncio.timeout(PATIENCE):
             assert (await http.post(f"/v1/runs/{run.run_id}/stop", json={})).json()["intent"] == "STOP"
-        assert not any(each.done() for each in callers)
+        assert not any(caller.done() for caller in callers)
 
 
 async def test_a_crowd_that_is_answered_soon_is_answered_all() -> None:
