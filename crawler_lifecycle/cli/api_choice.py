@@ -1,4 +1,4 @@
-"""Opens the HTTP API for a command: by `--api`, by the stack on the state folder, or by `CRAWLER_REMOTE__URL`."""
+"""Connects a command with the HTTP API: by `--api`, by the stack on the state folder, or by `CRAWLER_REMOTE__URL`."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -8,7 +8,7 @@ import click
 from crawler_lifecycle.errors import NotReady
 
 if TYPE_CHECKING:
-    from crawler_lifecycle.client.http import Api
+    from crawler_lifecycle.client.http.connection import HttpConnection
     from crawler_lifecycle.settings.processes import RemoteSettings
 
 TYPED_API = "crawlctl.api"  # key in the context's `meta`; the value is the typed --api
@@ -30,19 +30,19 @@ def is_direct(words: str) -> bool:
     return any(words == name or words.startswith(f"{name} ") for name in DIRECT)
 
 
-def open_api(state: Path | None, *, seconds: float | None = None) -> "Api":
-    """Return the client for the chosen API. NotReady without an API's address or token.
+def open_connection(state: Path | None, *, seconds: float | None = None) -> "HttpConnection":
+    """Return the connection to the chosen API. NotReady without an API's address or token.
 
     `seconds` limits a request; default: the setting.
     """
-    from crawler_lifecycle.client.http import Api
+    from crawler_lifecycle.client.http.connection import HttpConnection, address_of, token_of
 
     settings = _settings(state)
-    if seconds is not None:
-        settings = settings.model_copy(update={"seconds": seconds})
-    api = Api.open(settings)
-    api.connection.advice = f"`--api`, `--state` or CRAWLER_REMOTE__URL chooses an API; {WITHOUT_API}"
-    return api
+    connection = HttpConnection(
+        address_of(settings), token_of(settings), seconds or settings.seconds, settings.authorities
+    )
+    connection.advice = f"`--api`, `--state` or CRAWLER_REMOTE__URL chooses an API; {WITHOUT_API}"
+    return connection
 
 
 def _settings(state: Path | None) -> "RemoteSettings":

@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from crawler_lifecycle.cli.api_choice import open_api
+from crawler_lifecycle.cli.api_choice import open_connection
 from crawler_lifecycle.cli.common import print_answer, standard_options, user_name
 from crawler_lifecycle.cli.failures import DISAGREES, NOT_READY, OK
 from crawler_lifecycle.errors import NotReady
 
 if TYPE_CHECKING:
-    from crawler_lifecycle.client.http.api import Audits
+    from crawler_lifecycle.client.http.audits import Audits
     from crawler_lifecycle.contract.audits import AuditReport
 
 
@@ -37,12 +37,13 @@ def audit(dry_run: bool, repair: bool, remove_unknown_jobs: bool, state: Path | 
       crawlctl audit --dry-run --json | jq '.findings[].message'
       crawlctl audit --repair
     """
+    from crawler_lifecycle.client.http.audits import Audits
 
     if dry_run and repair:
         raise click.UsageError("either --dry-run or --repair")
     if remove_unknown_jobs and not repair:
         raise click.UsageError("--remove-unknown-jobs needs --repair")
-    audits = open_api(state).audits
+    audits = Audits(open_connection(state))
     if dry_run or repair:
         status = _audit_now(audits, repair=repair, remove_unknown_jobs=remove_unknown_jobs, as_json=as_json)
     else:

@@ -12,13 +12,13 @@ from uuid import uuid4
 
 import click
 
-from crawler_lifecycle.cli.api_choice import open_api
+from crawler_lifecycle.cli.api_choice import open_connection
 from crawler_lifecycle.cli.common import print_json, standard_options
-from crawler_lifecycle.cli.completion import run_argument
+from crawler_lifecycle.cli.run_opening import run_argument
 from crawler_lifecycle.errors import BadInput, Conflict, LifecycleError, TemporaryError
 
 if TYPE_CHECKING:
-    from crawler_lifecycle.client.http.api import Download
+    from crawler_lifecycle.client.http.archives import Download
 
 LONGEST_CRAWLER = 100  # characters from the crawler's name in the file's name
 
@@ -41,11 +41,13 @@ def fetch(run: str, end: int | None, output: Path, state: Path | None, as_json: 
       crawlctl fetch 7
       crawlctl fetch 7 --end 1 --output before.zip
     """
+    from crawler_lifecycle.client.http.archives import Archives
+    from crawler_lifecycle.client.http.runs import ApiRuns
 
-    api = open_api(state)
-    record = api.runs.overview(run).run
+    connection = open_connection(state)
+    record = ApiRuns(connection).overview(run).run
     number = record.end_number if end is None else end
-    with api.archives.open(record.run_id, end) as archive:
+    with Archives(connection).open(record.run_id, end) as archive:
         name = _file_name(record.crawler, record.run_id, number)
         target = (output / name if output.is_dir() else output).absolute()
         sha256 = _write(archive, target)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from crawler_lifecycle.cli.api_choice import open_api
 from crawler_lifecycle.cli.authors_code import refusals_of_a_class, warn_of_a_single_cycle
+from crawler_lifecycle.cli.cataloguing import open_crawlers
 from crawler_lifecycle.cli.common import Duration, print_answer, standard_options
 from crawler_lifecycle.cli.failures import USAGE, fail
 from crawler_lifecycle.cli.flow_options import arguments_argument, workflow_option
@@ -167,7 +167,7 @@ def names_in_catalogue(catalogue: Path | None, state: Path | None) -> Sequence[s
     if catalogue is not None:
         return Catalogue.load(catalogue).names()
     try:
-        return open_api(state).crawlers()
+        return open_crawlers(state).names()
     except TemporaryError:
         return None
 

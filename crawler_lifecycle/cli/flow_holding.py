@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from crawler_lifecycle.cli.api_choice import open_api
+from crawler_lifecycle.cli.api_choice import open_connection
 from crawler_lifecycle.cli.common import print_json, standard_options
-from crawler_lifecycle.cli.completion import flow_argument
 from crawler_lifecycle.cli.failures import INTERRUPTED
 from crawler_lifecycle.cli.flow_items import has_ledger
-from crawler_lifecycle.cli.flow_options import actor_option, on_record, open_flows, print_effect
+from crawler_lifecycle.cli.flow_options import actor_option, flow_argument, on_record, open_flows, print_effect
 from crawler_lifecycle.domain.words import counted
 
 if TYPE_CHECKING:
-    from crawler_lifecycle.client.http import Api
+    from crawler_lifecycle.client.http.flows import ApiFlows
+    from crawler_lifecycle.client.http.runs import ApiRuns
     from crawler_lifecycle.contract.flows.answers import FlowAnswer, FlowSummary
     from crawler_lifecycle.contract.flows.requests import StopWay
     from crawler_lifecycle.contract.flows.states import FlowState
@@ -78,6 +78,8 @@ def stop(
       crawlctl flow stop nightly-2026-11-22 --wait
       crawlctl flow stop nightly-2026-11-22 --drain
     """
+    from crawler_lifecycle.client.http.flows import ApiFlows
+    from crawler_lifecycle.client.http.runs import ApiRuns
     from crawler_lifecycle.contract.flows.requests import StopFlow, StopWay
     from crawler_lifecycle.contract.requests import refusals_as_bad_input
 
@@ -86,15 +88,16 @@ def stop(
     way = StopWay.DRAIN if drain else StopWay.LEAVE if leave else StopWay.TERMINATE
     with refusals_as_bad_input():
         request = StopFlow(way=way, force=force, reason=reason, **on_record(actor))
-    api = open_api(state)
-    former = api.flows.show(flow)["status"].state
-    subject = _Subject(former if former.is_final else None, has_ledger(api.flows, flow))
-    answer = api.flows.stop(flow, request)
+    connection = open_connection(state)
+    flows = ApiFlows(connection)
+    former = flows.show(flow)["status"].state
+    subject = _Subject(former if former.is_final else None, has_ledger(flows, flow))
+    answer = flows.stop(flow, request)
     print_effect(answer, subject.effect(answer, way), as_json=as_json)
     if not wait:
         return
     try:
-        ended = _until_proved(api, flow)
+        ended = _until_proved(flows, ApiRuns(connection), flow)
     except KeyboardInterrupt:
         click.echo(f"\nthe stop of flow {flow} continues: crawlctl flow watch {shlex.quote(flow)}", err=True)
         raise click.exceptions.Exit(INTERRUPTED) from None
@@ -125,13 +128,13 @@ def _cancelled(answer: "FlowAnswer") -> str:
     return f"{counted(answer.count, 'job')} cancelled"
 
 
-def _until_proved(api: "Api", flow: str) -> "FlowSummary":
+def _until_proved(flows: "ApiFlows", runs: "ApiRuns", flow: str) -> "FlowSummary":
     """Return the flow as soon as the flow has ended, and none of its runs is open."""
     from crawler_lifecycle.contract.states import RunStatus
 
-    for _ in api.flows.follow(flow):
+    for _ in flows.follow(flow):
         pass
     unfinished = [status for status in RunStatus if not status.is_over]
-    while api.runs.page(limit=1, flow=flow, status=unfinished).items:
+    while runs.page(limit=1, flow=flow, status=unfinished).items:
         time.sleep(POLL_SECONDS)
-    return api.flows.show(flow)["flow"]
+    return flows.show(flow)["flow"]

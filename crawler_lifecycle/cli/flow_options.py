@@ -1,17 +1,21 @@
 """Options and arguments that several commands for flows share."""
 
 import asyncio
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.shell_completion import CompletionItem
 
-from crawler_lifecycle.cli.api_choice import open_api, typed_api
+from crawler_lifecycle.cli.api_choice import open_connection, typed_api
 from crawler_lifecycle.cli.common import Command, open_control, print_answer, user_name
+from crawler_lifecycle.cli.completion import MOST_NAMES, completed_by
 from crawler_lifecycle.cli.failures import REFUSED, fail
 from crawler_lifecycle.errors import BadInput
 
 if TYPE_CHECKING:
+    from crawler_lifecycle.client.http.connection import HttpConnection
     from crawler_lifecycle.client.http.flows import ApiFlows
     from crawler_lifecycle.contract.flows.answers import FlowAnswer
     from crawler_lifecycle.contract.flows.definition import FlowDefinition, Fragment
@@ -25,7 +29,18 @@ file_argument = click.argument("file", type=click.Path(path_type=Path))
 
 
 def open_flows(state: Path | None) -> "ApiFlows":
-    return open_api(state).flows
+    from crawler_lifecycle.client.http.flows import ApiFlows
+
+    return ApiFlows(open_connection(state))
+
+
+def _flows(connection: "HttpConnection") -> Iterator[CompletionItem]:
+    from crawler_lifecycle.client.http.flows import ApiFlows
+
+    return (CompletionItem(flow.id, help=flow.state) for flow in ApiFlows(connection).all(page_size=MOST_NAMES))
+
+
+flow_argument = click.argument("flow", shell_complete=completed_by(_flows))
 
 
 def open_direct(fragment: "Fragment", state: Path | None, actor: str | None) -> "Control | None":

@@ -16,9 +16,9 @@ from crawler_lifecycle.cli.common import (
     standard_options,
     terminal_width,
 )
-from crawler_lifecycle.cli.completion import flow_argument
 from crawler_lifecycle.cli.failures import REFUSED, fail
 from crawler_lifecycle.cli.flow_options import (
+    flow_argument,
     jobs_argument,
     manager_option,
     open_flows,

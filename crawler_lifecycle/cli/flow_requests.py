@@ -8,10 +8,10 @@ from typing import Any
 import click
 
 from crawler_lifecycle.cli.common import KeyValue, standard_options
-from crawler_lifecycle.cli.completion import flow_argument
 from crawler_lifecycle.cli.flow_options import (
     actor_option,
     file_argument,
+    flow_argument,
     jobs_argument,
     manager_option,
     on_record,

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 import click
 
 from crawler_lifecycle.cli.common import plain, print_json, standard_options
-from crawler_lifecycle.cli.completion import flow_argument
 from crawler_lifecycle.cli.failures import INTERRUPTED, NOT_COMPLETED, OK
-from crawler_lifecycle.cli.flow_options import open_flows
+from crawler_lifecycle.cli.flow_options import flow_argument, open_flows
 from crawler_lifecycle.cli.threads import iterate
 
 if TYPE_CHECKING:

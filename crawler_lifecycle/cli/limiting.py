@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from crawler_lifecycle.cli.api_choice import open_api
+from crawler_lifecycle.cli.api_choice import open_connection
 from crawler_lifecycle.cli.common import Command, print_answer, standard_options, user_name
 from crawler_lifecycle.cli.failures import Commands
 
 if TYPE_CHECKING:
+    from crawler_lifecycle.client.http.limits import ApiLimits
     from crawler_lifecycle.contract.limits import LimitRecord
 
 NONE = "none"  # takes a value away
@@ -57,7 +58,7 @@ def limits(ctx: click.Context, state: Path | None, as_json: bool) -> None:
       crawlctl limits set --crawler bookshop --runs none
     """
     if ctx.invoked_subcommand is None:
-        _print(open_api(state).limits.all(), as_json=as_json)
+        _print(_open_limits(state).all(), as_json=as_json)
 
 
 @limits.command("set")
@@ -89,7 +90,7 @@ def set_limits(
         change = LimitChange.model_validate(
             {"crawler": crawler, "label": label, "allow_unknown": allow_unknown, **named}
         )
-    _print(open_api(state).limits.change(change, actor=actor or user_name()), as_json=as_json)
+    _print(_open_limits(state).change(change, actor=actor or user_name()), as_json=as_json)
 
 
 @click.group("installation", cls=Commands)
@@ -124,7 +125,7 @@ def pause(
 
     with refusals_as_bad_input():
         request = PauseRequest(crawler=crawler, label=label, reason=reason, allow_unknown=allow_unknown)
-    _print(open_api(state).limits.pause(request, actor=actor or user_name()), as_json=as_json)
+    _print(_open_limits(state).pause(request, actor=actor or user_name()), as_json=as_json)
 
 
 @installation.command()
@@ -137,7 +138,13 @@ def resume(crawler: str | None, label: str | None, actor: str | None, state: Pat
 
     with refusals_as_bad_input():
         scope = ScopeName(crawler=crawler, label=label)
-    _print(open_api(state).limits.resume(scope, actor=actor or user_name()), as_json=as_json)
+    _print(_open_limits(state).resume(scope, actor=actor or user_name()), as_json=as_json)
+
+
+def _open_limits(state: Path | None) -> "ApiLimits":
+    from crawler_lifecycle.client.http.limits import ApiLimits
+
+    return ApiLimits(open_connection(state))
 
 
 def _print(records: "Sequence[LimitRecord]", *, as_json: bool) -> None:

@@ -1,4 +1,4 @@
-"""Turns runs and crawlers into tables of text."""
+"""Turns runs into tables of text."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
@@ -16,7 +16,6 @@ from crawler_lifecycle.cli.words import (
     table,
     waiting_words,
 )
-from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.records import RunSummary
 from crawler_lifecycle.contract.states import ListedStatus, RunStatus
 from crawler_lifecycle.domain.reasons import BY_A_STOP
@@ -24,7 +23,6 @@ from crawler_lifecycle.domain.reasons import BY_A_STOP
 RUN_COLUMNS = ("RUN", "CRAWLER", "STATUS", "OUTCOME", "REASON", "TASKS", "CRAWLED", "TRIGGER", "CREATED", "TOOK", "WHY")
 EXPENDABLE = ("TRIGGER", "REASON", "CREATED", "CRAWLED", "TASKS", "TOOK", "OUTCOME")  # first the least valuable
 STATUS = RUN_COLUMNS.index("STATUS")  # also in a narrow terminal
-CRAWLER_COLUMNS = ("CRAWLER", "PROCESSES", "AT ONCE", "START LIMIT", "MAX DURATION", "GRACE")
 LONGEST_WHY = 80  # characters; the rest of a longer explanation is cut off
 
 
@@ -84,13 +82,3 @@ def _wait(run: RunSummary) -> str:
         return f"queued: {run.waiting_message}" if permit_words(run) else ""
     words = waiting_words(run.waiting_cause)
     return f"{words}: {run.waiting_message}" if run.waiting_message else words
-
-
-def crawler_lines(crawlers: Sequence[Crawler]) -> Iterator[str]:
-    return table([CRAWLER_COLUMNS, *(_crawler_row(crawler) for crawler in crawlers)])
-
-
-def _crawler_row(crawler: Crawler) -> tuple[str, ...]:
-    limits = (crawler.start_limit_seconds, crawler.max_duration_seconds, crawler.grace_seconds)
-    durations = ("-" if limit is None else duration(timedelta(seconds=limit)) for limit in limits)
-    return crawler.name, str(crawler.processes), str(crawler.max_parallel or "-"), *durations

@@ -1,53 +1,29 @@
-"""The commands that only read: status, list, crawlers, show, logs."""
+"""The commands for reading runs: list, show, logs."""
 
 import time
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from crawler_lifecycle.cli.api_choice import open_api
+from crawler_lifecycle.cli.cataloguing import open_crawlers
 from crawler_lifecycle.cli.common import (
     plain,
     print_answer,
     print_json,
-    print_to_stderr,
     standard_options,
     terminal_width,
     until_reader_leaves,
 )
-from crawler_lifecycle.cli.completion import run_argument
-from crawler_lifecycle.cli.failures import USAGE
-from crawler_lifecycle.domain.words import counted
+from crawler_lifecycle.cli.run_opening import open_runs, run_argument
 from crawler_lifecycle.errors import LifecycleError, NotFound
-
-if TYPE_CHECKING:
-    from crawler_lifecycle.client.http import Api
 
 # runs' statuses, without the slow import of the contract
 STATUSES = ("INITIALIZING", "PROCESSING", "STOPPING", "COMPLETED", "FAILED", "STOPPED")
 BYTES_OF_TAILS = 1 << 20  # a log's end, where `--tail` looks for the last lines
 LEAST_PAUSE_SECONDS = 0.3  # pause between two reads of a followed log; after many bytes, the pause is longer
-
-
-@click.command()
-@standard_options
-def status(state: Path | None, as_json: bool) -> None:
-    """Show what is open, waiting, stuck, failed and paused, and what needs a decision.
-
-    \b
-    Examples:
-      crawlctl status
-      crawlctl status --json | jq .attention
-    """
-    from crawler_lifecycle.cli.status_lines import status_lines
-
-    api = open_api(state)
-    answer = {"installation": api.limits.installation(), "attention": api.attention()}
-    print_answer(answer, lambda answer: status_lines(**answer), as_json=as_json)
 
 
 @click.command("list")
@@ -95,8 +71,7 @@ def list_runs(
     """
     from crawler_lifecycle.cli.list_lines import list_lines
 
-    api = open_api(state)
-    chosen = api.runs.all(
+    chosen = open_runs(state).all(
         page_size=limit,
         before=before,
         listed=status,
@@ -111,65 +86,19 @@ def list_runs(
     print_answer(runs, lambda runs: list_lines(runs, datetime.now(UTC), terminal_width()), as_json=as_json)
     if not runs and not as_json:
         has_filter = bool(status or crawler or before or flow or tag or outcome or label)
-        hint = _near_crawler(crawler, api) if crawler else ""
+        hint = _near_crawler(crawler, state) if crawler else ""
         click.echo(f"No such runs{hint}" if hint else "No such runs." if has_filter else "No runs.")
 
 
-def _near_crawler(crawler: str, api: "Api") -> str:
+def _near_crawler(crawler: str, state: Path | None) -> str:
     """Return a hint such as `; did you mean 'bookshop'?`: empty if the crawler is known or no name is near."""
     from crawler_lifecycle.domain.near_names import did_you_mean
 
     try:
-        names = api.crawlers()
+        names = open_crawlers(state).names()
     except LifecycleError:  # only the hint is lost
         return ""
     return "" if crawler in names else did_you_mean(crawler, sorted(names))
-
-
-@click.command()
-@click.option("--check", "file", type=click.Path(path_type=Path), help="Check this catalogue file instead.")
-@standard_options
-def crawlers(file: Path | None, state: Path | None, as_json: bool) -> None:
-    """List the crawlers in the scheduler service's catalogue.
-
-    --check works without an installation: every mistake in the file is a line, and the exit status after a mistake
-    is 2.
-
-    \b
-    Examples:
-      crawlctl crawlers
-      crawlctl crawlers --check my-crawlers.toml
-      crawlctl crawlers --json | jq '.[].name'
-    """
-    from crawler_lifecycle.cli.list_lines import crawler_lines
-
-    if file is not None:
-        _check_catalogue(file, as_json=as_json)
-        return
-    entries = open_api(state).entries()
-    if entries.problem is not None:
-        print_to_stderr(f"Warning: {entries.problem}")
-    print_answer(entries.crawlers, crawler_lines, as_json=as_json)
-
-
-def _check_catalogue(file: Path, *, as_json: bool) -> None:
-    """Print the problems of the catalogue file, or the names of its crawlers. Exit with USAGE after a problem."""
-    from crawler_lifecycle.adapters.catalogue import Catalogue, problems_of
-
-    problems = problems_of(file)
-    catalogue = None if problems else Catalogue.load(file)
-    names = [] if catalogue is None else catalogue.names()
-    managers = [] if catalogue is None else catalogue.manager_names()
-    if as_json:
-        print_json({"file": str(file), "crawlers": names, "managers": managers, "problems": problems})
-    else:
-        for line in problems:
-            click.echo(plain(line))
-    if problems:
-        raise click.exceptions.Exit(USAGE)
-    if not as_json:
-        of_managers = f"; crawl managers: {', '.join(managers)}" if managers else ""
-        click.echo(f"{file} is valid: {counted(len(names), 'crawler')} ({', '.join(names)}){of_managers}")
 
 
 @click.command()
@@ -185,7 +114,7 @@ def show(run: str, state: Path | None, as_json: bool) -> None:
     """
     from crawler_lifecycle.cli.details_lines import details_lines
 
-    details = open_api(state).runs.show(run)
+    details = open_runs(state).show(run)
     print_answer(details, lambda details: details_lines(details, datetime.now(UTC)), as_json=as_json)
 
 
@@ -209,7 +138,7 @@ def logs(run: str, task: int | None, follow: bool, tail: int | None, state: Path
     """
     from crawler_lifecycle.domain.pacing import log_pause
 
-    runs = open_api(state).runs
+    runs = open_runs(state)
     details = runs.show(run)
     run_id, tasks = details.run.run_id, [row.task for row in details.tasks]
     if task is not None:

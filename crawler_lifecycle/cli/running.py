@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from crawler_lifecycle.cli.api_choice import open_api
+from crawler_lifecycle.cli.cataloguing import crawler_argument
 from crawler_lifecycle.cli.common import (
     plain,
     print_answer,
@@ -17,9 +17,9 @@ from crawler_lifecycle.cli.common import (
     verbose_option,
     with_state,
 )
-from crawler_lifecycle.cli.completion import crawler_argument, run_argument
 from crawler_lifecycle.cli.failures import INTERRUPTED, NOT_COMPLETED, OK
 from crawler_lifecycle.cli.requests import Arguments, make_request, run_options
+from crawler_lifecycle.cli.run_opening import open_runs, run_argument
 from crawler_lifecycle.cli.threads import iterate
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def run(crawler: str, arguments: Arguments, detach: bool, verbose: bool, state: 
     """
 
     options["requested_by"] = options["requested_by"] or user_name()
-    request, runs = make_request(crawler, arguments, options), open_api(state).runs
+    request, runs = make_request(crawler, arguments, options), open_runs(state)
     started = runs.start(request)
     if detach:
         if as_json:
@@ -78,7 +78,7 @@ def watch(run: str, verbose: bool, state: Path | None, as_json: bool) -> None:
       crawlctl watch 7 && echo completed
     """
 
-    raise click.exceptions.Exit(asyncio.run(_watch(open_api(state).runs, run, verbose=verbose, as_json=as_json)))
+    raise click.exceptions.Exit(asyncio.run(_watch(open_runs(state), run, verbose=verbose, as_json=as_json)))
 
 
 async def _watch(runs: "ApiRuns", run: int | str, *, verbose: bool, as_json: bool) -> int:
@@ -119,7 +119,7 @@ def export(run: str, state: Path | None, as_json: bool) -> None:
     """
     from crawler_lifecycle.cli.details_lines import export_line
 
-    runs = open_api(state).runs
+    runs = open_runs(state)
     runs.export(run, actor=user_name())
     overview = runs.overview(run)
     ends = overview.run.end_number

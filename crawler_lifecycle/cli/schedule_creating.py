@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from crawler_lifecycle.cli.api_choice import open_api
 from crawler_lifecycle.cli.common import Duration, standard_options, user_name
-from crawler_lifecycle.cli.completion import schedule_argument
+from crawler_lifecycle.cli.flow_options import open_flows
 from crawler_lifecycle.cli.requests import Arguments, make_schedule, run_options
-from crawler_lifecycle.cli.schedule_opening import print_schedule, write_schedule
+from crawler_lifecycle.cli.schedule_opening import print_schedule, schedule_argument, write_schedule
 from crawler_lifecycle.errors import BadInput
 
 if TYPE_CHECKING:
@@ -145,5 +144,5 @@ def _manager_of(
     with refusals_as_bad_input():
         scheduled = ScheduledManager(name=target, arguments=list(words))
         start = StartManager(manager=target, family=schedule_id, arguments=words)
-    check_arguments(open_api(state).flows.manager_definition(start))
+    check_arguments(open_flows(state).manager_definition(start))
     return scheduled

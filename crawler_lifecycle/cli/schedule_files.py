@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from crawler_lifecycle.cli.api_choice import open_api
 from crawler_lifecycle.cli.common import print_answer, standard_options, user_name
-from crawler_lifecycle.cli.schedule_opening import write_schedule
+from crawler_lifecycle.cli.schedule_opening import open_schedules, write_schedule
 from crawler_lifecycle.errors import BadInput, NotFound
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ def export(state: Path | None, as_json: bool) -> None:
     """
     from pydantic_core import to_json
 
-    exported = _exported(open_api(state).schedules)
+    exported = _exported(open_schedules(state))
     click.echo(to_json(exported, indent=None if as_json else 2))
 
 
@@ -133,7 +132,7 @@ def _apply(
 ) -> "list[ScheduleChange]":
     from crawler_lifecycle.contract.schedules import ScheduleAction, ScheduleChange
 
-    schedules = open_api(state).schedules
+    schedules = open_schedules(state)
     changes = [_apply_one(schedules, request, state, dry_run) for request in requests]
     names = {request.schedule_id for request in requests}
     for other in schedules.list():

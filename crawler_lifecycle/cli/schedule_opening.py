@@ -1,17 +1,39 @@
-"""Parts of all commands for schedules: the argument, the write, and the answer."""
+"""Parts for all commands with schedules: the client, the argument SCHEDULE, the write, and the answer."""
 
 import asyncio
+from collections.abc import Iterator
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from crawler_lifecycle.cli.api_choice import open_api
+import click
+from click.shell_completion import CompletionItem
+
+from crawler_lifecycle.cli.api_choice import open_connection
 from crawler_lifecycle.cli.common import print_answer
+from crawler_lifecycle.cli.completion import completed_by
 from crawler_lifecycle.cli.flow_options import open_direct
 
 if TYPE_CHECKING:
+    from crawler_lifecycle.client.http.connection import HttpConnection
+    from crawler_lifecycle.client.http.schedules import Schedules
     from crawler_lifecycle.contract.schedules import ManagerSchedule, ScheduleDetails, ScheduleRequest
+
+
+def open_schedules(state: Path | None) -> "Schedules":
+    from crawler_lifecycle.client.http.schedules import Schedules
+
+    return Schedules(open_connection(state))
+
+
+def _schedules(connection: "HttpConnection") -> Iterator[CompletionItem]:
+    from crawler_lifecycle.client.http.schedules import Schedules
+
+    return (CompletionItem(schedule.schedule_id) for schedule in Schedules(connection).list())
+
+
+schedule_argument = click.argument("schedule_id", metavar="SCHEDULE", shell_complete=completed_by(_schedules))
 
 
 def write_schedule(
@@ -24,7 +46,7 @@ def write_schedule(
     if definition is not None and (direct := open_direct(definition, state, actor)) is not None:
         commands = direct.schedules
         return asyncio.run(commands.replace(request) if replace else commands.create(request))
-    schedules = open_api(state).schedules
+    schedules = open_schedules(state)
     return schedules.replace(request, actor=actor) if replace else schedules.create(request, actor=actor)
 
 

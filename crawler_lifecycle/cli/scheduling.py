@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from crawler_lifecycle.cli.api_choice import open_api
 from crawler_lifecycle.cli.common import print_answer, print_json, standard_options, terminal_width, user_name
-from crawler_lifecycle.cli.completion import schedule_argument
 from crawler_lifecycle.cli.failures import Commands
 from crawler_lifecycle.cli.requests import record_options
 from crawler_lifecycle.cli.schedule_creating import create
 from crawler_lifecycle.cli.schedule_files import apply, export
-from crawler_lifecycle.cli.schedule_opening import print_schedule
+from crawler_lifecycle.cli.schedule_opening import open_schedules, print_schedule, schedule_argument
 from crawler_lifecycle.domain.words import counted
 
 if TYPE_CHECKING:
@@ -53,7 +51,7 @@ def list_schedules(state: Path | None, as_json: bool) -> None:
     """
     from crawler_lifecycle.cli.schedule_lines import list_lines
 
-    schedules = open_api(state).schedules.list()
+    schedules = open_schedules(state).list()
     print_answer(schedules, lambda rows: list_lines(rows, datetime.now(UTC), terminal_width()), as_json=as_json)
     if not schedules and not as_json:
         click.echo("No schedules.")
@@ -80,7 +78,7 @@ def show(schedule_id: str, last: int, before: datetime | None, state: Path | Non
       crawlctl schedule show nightly --json | jq '.occurrences[] | select(.outcome == "skipped")'
     """
     before = _in_utc(before) if before else None
-    details = open_api(state).schedules.show(schedule_id, occurrences=last, before=before)
+    details = open_schedules(state).show(schedule_id, occurrences=last, before=before)
     print_schedule(details, as_json=as_json, with_occurrences=last > 0, before=before)
 
 
@@ -95,7 +93,7 @@ def pause(schedule_id: str, reason: str | None, actor: str | None, state: Path |
     Example:
       crawlctl schedule pause nightly --reason "the site is being rebuilt"
     """
-    paused = open_api(state).schedules.pause(schedule_id, reason=reason, actor=actor or user_name())
+    paused = open_schedules(state).pause(schedule_id, reason=reason, actor=actor or user_name())
     print_schedule(paused, as_json=as_json)
 
 
@@ -105,7 +103,7 @@ def pause(schedule_id: str, reason: str | None, actor: str | None, state: Path |
 @standard_options
 def resume(schedule_id: str, reason: str | None, actor: str | None, state: Path | None, as_json: bool) -> None:
     """Resume SCHEDULE. Occurrences in the pause stay skipped; `backfill` starts them."""
-    resumed = open_api(state).schedules.resume(schedule_id, reason=reason, actor=actor or user_name())
+    resumed = open_schedules(state).resume(schedule_id, reason=reason, actor=actor or user_name())
     print_schedule(resumed, as_json=as_json)
 
 
@@ -117,7 +115,7 @@ def trigger(schedule_id: str, state: Path | None, as_json: bool) -> None:
 
     The exit status is 0 also for an occurrence that an open run makes Temporal skip; the answer says so.
     """
-    triggered = open_api(state).schedules.trigger(schedule_id, actor=user_name())
+    triggered = open_schedules(state).trigger(schedule_id, actor=user_name())
     print_answer(triggered, _trigger_lines, as_json=as_json)
 
 
@@ -149,7 +147,7 @@ def backfill(schedule_id: str, since: datetime, until: datetime | None, at_once:
       crawlctl schedule backfill news --from 2026-11-20T06:00Z --at-once
     """
     since, until = _in_utc(since), _in_utc(until or datetime.now(UTC))
-    schedules = open_api(state).schedules
+    schedules = open_schedules(state)
     backfilled = schedules.backfill(schedule_id, since, until, at_once=at_once, actor=user_name())
     order = "at once" if at_once else "one after another"
     print_answer(backfilled, partial(_backfill_lines, order), as_json=as_json)
@@ -173,7 +171,7 @@ def _in_utc(moment: datetime) -> datetime:
 @standard_options
 def delete(schedule_id: str, state: Path | None, as_json: bool) -> None:
     """Delete SCHEDULE. Runs under way continue, and earlier runs stay recorded."""
-    open_api(state).schedules.delete(schedule_id, actor=user_name())
+    open_schedules(state).delete(schedule_id, actor=user_name())
     if as_json:
         print_json({"schedule_id": schedule_id, "deleted": True})
     else:

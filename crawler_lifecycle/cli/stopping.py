@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from crawler_lifecycle.cli.api_choice import open_api, typed_api
+from crawler_lifecycle.cli.api_choice import typed_api
 from crawler_lifecycle.cli.common import (
     open_control,
     plain,
@@ -16,9 +16,9 @@ from crawler_lifecycle.cli.common import (
     verbose_option,
     with_state,
 )
-from crawler_lifecycle.cli.completion import run_argument
 from crawler_lifecycle.cli.failures import INTERRUPTED
 from crawler_lifecycle.cli.requests import make_stop, record_options
+from crawler_lifecycle.cli.run_opening import open_runs, run_argument
 from crawler_lifecycle.cli.threads import call, iterate
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def stop(run: str, force: bool, reason: str | None, actor: str | None, wait: boo
             raise click.UsageError("--direct excludes --wait and --api")
         _print_stop(_noting_delay(open_control(state).runs.stop(run, request), run), as_json=as_json)
         return
-    runs = open_api(state).runs
+    runs = open_runs(state)
     stopping = _noting_delay(call(lambda: runs.stop(run, force=force, reason=reason, actor=actor or user_name())), run)
     _print_stop(stopping, as_json=as_json)
     if not wait:
@@ -146,7 +146,7 @@ def resume(run: str, reopen: bool, state: Path | None, as_json: bool) -> None:
       crawlctl resume 7 --reopen
     """
 
-    resumed = open_api(state).runs.resume(run, reopen=reopen, actor=user_name())
+    resumed = open_runs(state).resume(run, reopen=reopen, actor=user_name())
     if as_json:
         print_json(resumed)
     else:

@@ -13,7 +13,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from crawler_lifecycle.client.http.api import Archives, Download
+from crawler_lifecycle.client.http.archives import Archives, Download
 from crawler_lifecycle.contract.records import RunOverview, RunRecord
 from crawler_lifecycle.control.reading import RunArchive, RunReader
 from crawler_lifecycle.ports import StoredArchive

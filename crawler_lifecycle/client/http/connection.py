@@ -32,6 +32,7 @@ from crawler_lifecycle.errors import (
     TemporaryError,
 )
 from crawler_lifecycle.logs import without_credentials
+from crawler_lifecycle.settings.processes import RemoteSettings
 
 T = TypeVar("T")
 LARGEST_ANSWER = 1 << 29  # bytes; a run with 10,000 tasks with their evidence has some 60 MB
@@ -139,6 +140,23 @@ class HttpConnection:
                 f"{self.place} answers without a {getattr(kind, '__name__', kind)} ({field}: {first['msg']}): is its "
                 "version older than the client's?"
             ) from error
+
+
+def address_of(settings: RemoteSettings) -> str:
+    if settings.url is None:
+        raise NotReady("CRAWLER_REMOTE__URL: expected the address of an API, such as https://crawler.example")
+    return settings.url
+
+
+def token_of(settings: RemoteSettings) -> str:
+    """Return the token, from its file if a file is named. Every call reads the file anew."""
+    if settings.token_file is None:
+        return settings.token.get_secret_value()
+    try:
+        return settings.token_file.read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "expected a text"
+        raise NotReady(f"CRAWLER_REMOTE__TOKEN_FILE: {settings.token_file} cannot be read: {reason}") from error
 
 
 def with_actor(path: str, actor: str | None) -> str:
