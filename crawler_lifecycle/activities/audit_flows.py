@@ -13,6 +13,7 @@ from temporalio import activity
 
 from crawler_lifecycle.activities import auditing
 from crawler_lifecycle.activities.audit_managers import ManagerAudit
+from crawler_lifecycle.activities.together import gather_limited
 from crawler_lifecycle.contract.audits import AuditPage, AuditStep, Finding, FindingKind
 from crawler_lifecycle.domain.audit import flows as rules
 from crawler_lifecycle.domain.audit.subjects import AuditPatience, WorkflowInfo
@@ -53,7 +54,7 @@ class FlowAudit:
             rest = page_of_managers.rest
             return page_of_managers.model_copy(update={"rest": None if rest is None else f"{MANAGERS}{rest}"})
         page = await self._page(step.after or "")
-        workflows = await auditing.gather_limited(self._describe, page)
+        workflows = await gather_limited(self._describe, page)
         ledger, now = auditing.AuditLedger(step.audit, self.findings), datetime.now(UTC)
         pairs = list(zip(page, workflows, strict=True))
         findings = [

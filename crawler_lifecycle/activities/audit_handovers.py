@@ -10,8 +10,13 @@ from temporalio import activity
 from crawler_lifecycle.activities.auditing import AuditLedger, describe_unlisted, resume_workflow
 from crawler_lifecycle.contract.audits import AuditPage, AuditStep, Finding, FindingKind
 from crawler_lifecycle.domain.audit import handovers as rules
-from crawler_lifecycle.domain.audit.runs import foreign_workflow_problem
-from crawler_lifecycle.domain.audit.subjects import AuditedRun, AuditPatience, WorkflowInfo, timestamp
+from crawler_lifecycle.domain.audit.subjects import (
+    AuditedRun,
+    AuditPatience,
+    WorkflowInfo,
+    foreign_workflow_problem,
+    timestamp,
+)
 from crawler_lifecycle.domain.naming import export_workflow_id
 from crawler_lifecycle.ports import Acted, EndDeliveries, Findings, Records, Supervisors
 

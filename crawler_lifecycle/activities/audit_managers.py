@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from crawler_lifecycle.activities import auditing
+from crawler_lifecycle.activities.together import gather_limited
 from crawler_lifecycle.contract.audits import AuditPage, AuditStep, Finding, FindingKind
 from crawler_lifecycle.domain.audit import flows as rules
 from crawler_lifecycle.domain.audit.subjects import AuditPatience, WorkflowInfo
@@ -31,7 +32,7 @@ class ManagerAudit:
         before = datetime.now(UTC) - self.patience.stuck
         page = await asyncio.to_thread(self.managers.doubtful, before, after=after, limit=ATTEMPTS_IN_A_PAGE)
         unknown = [] if after else await asyncio.to_thread(self.managers.unknown_runs, before, MOST_UNKNOWN_RUNS)
-        workflows = await auditing.gather_limited(self._describe, page)
+        workflows = await gather_limited(self._describe, page)
         doubtful = {attempt.key: (attempt, workflow) for attempt, workflow in zip(page, workflows, strict=True)}
         disagreements = [_finding(attempt, workflow) for attempt, workflow in doubtful.values()]
         disagreements += [rules.run_unknown(run.flow_id, run.run_id, run.run_uid) for run in unknown]

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from temporalio import activity
 
 from crawler_lifecycle.activities import auditing
+from crawler_lifecycle.activities.together import gather_limited
 from crawler_lifecycle.contract.audits import AuditPage, AuditStep, Finding, FindingKind
 from crawler_lifecycle.domain.audit import runs as rules
 from crawler_lifecycle.domain.audit.subjects import AuditedRun, AuditPatience, WorkflowInfo
@@ -77,7 +78,7 @@ class RunAudit:
                 findings.append(finding)
             elif not workflow.is_open and row is not None and not row.status.is_over:
                 just_closed.append(run)
-        return await auditing.gather_limited(self._allow_if_jobs_remain, findings), just_closed
+        return await gather_limited(self._allow_if_jobs_remain, findings), just_closed
 
     async def _with_requested_run_ids(
         self, page: Sequence[AuditedRun], workflows: Mapping[int, WorkflowInfo]
@@ -99,7 +100,7 @@ class RunAudit:
             except LifecycleError as error:
                 return replace(workflow, problem=auditing.message_or_raise(error))
 
-        return dict(zip(workflows, await auditing.gather_limited(with_run_id, workflows), strict=True))
+        return dict(zip(workflows, await gather_limited(with_run_id, workflows), strict=True))
 
     async def _allow_if_jobs_remain(self, finding: Finding) -> Finding:
         """Drop the doubt about an old copy of the database from the finding, if the cluster has all jobs of the run.

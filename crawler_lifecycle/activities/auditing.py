@@ -11,10 +11,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iter
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import TypeVar
 
 from temporalio import activity
 
+from crawler_lifecycle.activities.together import REQUESTS_AT_ONCE, gather_limited
 from crawler_lifecycle.contract.audits import AuditPage, AuditRef, AuditReport, AuditRequest, Finding, FindingKind
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.steps.run import Counted
@@ -23,14 +23,11 @@ from crawler_lifecycle.domain.audit.subjects import AuditedRun, WorkflowInfo
 from crawler_lifecycle.errors import LifecycleError, PermanentError
 from crawler_lifecycle.ports import Findings, Supervisors
 
-REQUESTS_AT_ONCE = 16  # requests to Temporal, so that an audit does not slow Temporal down for the runs
 # A temporary error about a single workflow fails the first two tries of a page, because Temporal may be down. In the
 # third try the error becomes a problem of the single run, because Temporal answers the page's other requests.
 PAGE_TRIES = 3
 FINDINGS_RETURNED = 100  # per page, since payloads are limited; the database has all findings
 RESUMED = "its workflow was started again"  # action of a finding
-Item = TypeVar("Item")
-Answer = TypeVar("Answer")
 Act = Callable[[Finding], Awaitable[Finding]]  # repairs, and returns the finding with the action or the problem
 
 
@@ -113,25 +110,6 @@ def _add_to_metrics(counts: Counter[FindingKind]) -> None:
     for kind, count in counts.items():
         meter = activity.metric_meter().with_additional_attributes({"kind": kind})
         meter.create_counter("crawler_audit_findings", "what audits found, each time they found it").add(count)
-
-
-async def gather_limited(request: Callable[[Item], Awaitable[Answer]], items: Iterable[Item]) -> list[Answer]:
-    """Call `request` for every item, a few at a time, and return the answers in the items' order.
-
-    The first error cancels the other requests and is raised.
-    """
-    slots = asyncio.Semaphore(REQUESTS_AT_ONCE)
-
-    async def request_in_slot(item: Item) -> Answer:
-        async with slots:
-            return await request(item)
-
-    tasks = [asyncio.create_task(request_in_slot(item)) for item in items]
-    try:
-        return list(await asyncio.gather(*tasks))
-    finally:
-        for task in tasks:
-            task.cancel()
 
 
 async def describe_unlisted(

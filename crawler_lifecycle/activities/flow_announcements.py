@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from temporalio import activity
 
 from crawler_lifecycle.contract.flows.announcements import FlowEvent, FlowNotice
+from crawler_lifecycle.contract.flows.supervision import SuperviseFlow
 from crawler_lifecycle.contract.steps.run import Counted
-from crawler_lifecycle.domain.flows.messages import SuperviseFlow
 from crawler_lifecycle.domain.naming import event_id
 from crawler_lifecycle.errors import LifecycleError, PermanentError, TemporaryError
 from crawler_lifecycle.ports import Announcer, Delivery, FlowEnds, OwedEnd, Pusher

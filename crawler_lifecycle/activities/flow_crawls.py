@@ -9,7 +9,7 @@ from functools import partial
 
 from temporalio import activity
 
-from crawler_lifecycle.activities.auditing import gather_limited
+from crawler_lifecycle.activities.together import gather_limited
 from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest
 from crawler_lifecycle.contract.steps.run import Counted

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from temporalio import activity
 
 from crawler_lifecycle.contract.flows.requests import PushFlow
-from crawler_lifecycle.domain.flows.messages import FlowSupervised, PushOccurrence
+from crawler_lifecycle.contract.flows.supervision import FlowSupervised
+from crawler_lifecycle.domain.flows.messages import PushOccurrence
 from crawler_lifecycle.errors import NotFound
 from crawler_lifecycle.ports import FlowDoors, FlowRecords
 

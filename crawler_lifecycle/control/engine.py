@@ -16,11 +16,11 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from crawler_lifecycle.contract.base import Message, Request
+from crawler_lifecycle.contract.flows.supervision import SuperviseFlow
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest
 from crawler_lifecycle.control.connection import RPC_TIMEOUT, TemporalConnection, failure_of
 from crawler_lifecycle.control.descriptions import MISSING, run_id_in, task_failure, workflow_info
 from crawler_lifecycle.domain.audit.subjects import WorkflowInfo
-from crawler_lifecycle.domain.flows.messages import SuperviseFlow
 from crawler_lifecycle.domain.naming import EXPORT_WORKFLOW, FLOW_WORKFLOW, RUN_WORKFLOW, flow_workflow_id
 from crawler_lifecycle.errors import Conflict, NotFound, PermanentError, TemporaryError
 from crawler_lifecycle.ports import Nudge

@@ -10,7 +10,6 @@ from typing import Any
 from temporalio.client import WorkflowHandle
 
 from crawler_lifecycle.contract.answers import Resumed, Started, Stopping
-from crawler_lifecycle.contract.audits import FindingKind
 from crawler_lifecycle.contract.records import RunOverview, RunRecord
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest, refuse_flow
 from crawler_lifecycle.contract.states import ExportState, RunStatus
@@ -20,8 +19,8 @@ from crawler_lifecycle.control.engine import Engine
 from crawler_lifecycle.control.reading import EXPORT_PATIENCE, RunReader
 from crawler_lifecycle.control.stops import StopCommand
 from crawler_lifecycle.control.worker_checks import check_worker
-from crawler_lifecycle.domain.audit.handovers import owed_kinds
-from crawler_lifecycle.domain.audit.runs import foreign_workflow_problem
+from crawler_lifecycle.domain.audit.closing_notice import is_undelivered
+from crawler_lifecycle.domain.audit.subjects import foreign_workflow_problem
 from crawler_lifecycle.domain.naming import EXPORT_WORKFLOW, RUN_WORKFLOW, export_workflow_id
 from crawler_lifecycle.domain.words import counted
 from crawler_lifecycle.errors import Conflict, LifecycleError, Over, TemporaryError
@@ -170,8 +169,7 @@ class RunCommands(RunReader):
         deliveries = self._context.store.records.deliveries(run.run_id)
         if deliveries is None:  # the run was reopened meanwhile
             return False
-        owed = owed_kinds(deliveries.run, deliveries.notice_keys, is_untried=deliveries.is_untried)
-        return FindingKind.UNDELIVERED in owed
+        return deliveries.is_untried or is_undelivered(deliveries.run, deliveries.notice_keys)
 
     async def _refusal_to_reopen(self, record: RunRecord) -> Conflict:
         """Return why a run with an open workflow is not reopened: the workflow still finishes the run's end, or another

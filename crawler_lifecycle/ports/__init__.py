@@ -21,6 +21,7 @@ from crawler_lifecycle.ports.cluster import (
     Uids,
     keep_no_facts,
 )
+from crawler_lifecycle.ports.findings import Acted, Findings
 from crawler_lifecycle.ports.flows.claims import AttemptKey, Claimed, ClaimedStep, StepClaims, StepEnd, StepInputs
 from crawler_lifecycle.ports.flows.ledger import (
     CrawlStart,
@@ -46,6 +47,7 @@ from crawler_lifecycle.ports.flows.records import (
     ScheduledFlow,
     SilentFlow,
 )
+from crawler_lifecycle.ports.limits import Limits
 from crawler_lifecycle.ports.manager_audits import DoubtfulAttempt, ManagerAudits, UnknownRun
 from crawler_lifecycle.ports.managers import (
     ManagerDoors,
@@ -66,11 +68,8 @@ from crawler_lifecycle.ports.outside import (
     Supervisors,
 )
 from crawler_lifecycle.ports.records import (
-    Acted,
     EndDeliveries,
     ExpiredClaims,
-    Findings,
-    Limits,
     OccurrenceRun,
     Records,
     RunFigures,
@@ -88,3 +87,4 @@ from crawler_lifecycle.ports.runs import (
     SupervisorExecution,
     Tasks,
 )
+from crawler_lifecycle.ports.schedule_log import ScheduleLog

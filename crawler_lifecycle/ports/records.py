@@ -1,12 +1,10 @@
-"""Ports for reading runs (for people and doors, live views, audits), for audits' findings, and for limits."""
+"""Port for reading runs: for people and doors, live views and audits."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Protocol
 
-from crawler_lifecycle.contract.audits import AuditOverview, AuditRef, AuditReport, Finding, FindingKind
-from crawler_lifecycle.contract.limits import LimitRecord
 from crawler_lifecycle.contract.notices import Notice
 from crawler_lifecycle.contract.records import (
     Changed,
@@ -18,10 +16,8 @@ from crawler_lifecycle.contract.records import (
     TaskRecord,
 )
 from crawler_lifecycle.contract.run_filter import ALL_RUNS, RunFilter
-from crawler_lifecycle.contract.schedules import ScheduleCommand
 from crawler_lifecycle.contract.states import ListedStatus, RunStatus, TaskStatus
 from crawler_lifecycle.contract.task_order import TaskOrder
-from crawler_lifecycle.domain.admission import Use
 from crawler_lifecycle.domain.audit.subjects import AuditedRun
 
 
@@ -84,14 +80,6 @@ class Records(Protocol):
 
     def check_write(self) -> None:
         """Raise TemporaryError unless a write succeeds within a few seconds. The write changes nothing."""
-
-    def log_schedule_command(self, schedule_id: str, command: ScheduleCommand) -> None:
-        """Record the command for the schedule once; the schedule, the time and the command are the record's key."""
-
-    def forget_schedule_command(self, schedule_id: str, command: ScheduleCommand) -> None: ...
-
-    def schedule_commands(self, schedule_id: str) -> list[ScheduleCommand]:
-        """Return the latest commands for the schedule, newest first."""
 
     def page(self, chosen: RunFilter = ALL_RUNS, *, limit: int, before: int | None = None) -> list[RunSummary]:
         """Return a page with the chosen runs, newest first. Runs of flows are left out unless the caller wants them.
@@ -179,64 +167,3 @@ class Records(Protocol):
 
     def deliveries(self, run_id: int) -> EndDeliveries | None:
         """Return the deliveries of the run, however old its end is; None if the run is not over."""
-
-
-@dataclass(frozen=True, slots=True)
-class Acted:
-    """Repairs by audits for an open finding."""
-
-    acts: int  # how many repairs
-    at: datetime | None  # when the last repair was made
-    action: str | None = None  # the last repair in words
-
-
-class Findings(Protocol):
-    """Audits and their findings. A subject has at most one open finding of a kind."""
-
-    def begin(self, audit: AuditRef) -> None: ...
-
-    def acted(self, findings: Collection[tuple[FindingKind, str]]) -> Mapping[tuple[FindingKind, str], Acted]:
-        """Return the repairs for the given findings (kind and subject). A closed finding is left out."""
-
-    def report(self, audit: AuditRef, findings: Sequence[Finding]) -> None:
-        """Open every new finding; for an open finding, write that the audit saw the finding. Count repairs."""
-
-    def keep_open(self, audit: AuditRef, subjects: Collection[tuple[FindingKind, str]]) -> None:
-        """Let `close` spare these findings (kind and subject), because the audit could not judge them."""
-
-    def close(self, audit: AuditRef, kinds: Collection[FindingKind]) -> int:
-        """Close the findings of these kinds that the audit has not seen. Return how many were closed."""
-
-    def finish(self, report: AuditReport, keep: timedelta) -> None:
-        """Write the audit's end. Delete audits, closed findings and commands for schedules older than `keep`."""
-
-    def overview(self, *, audits: int, findings: int) -> AuditOverview:
-        """Return the last `audits` audits, and at most `findings` findings."""
-
-
-class Limits(Protocol):
-    """The recorded limits. A scope is a text as in `contract.limits`."""
-
-    def all(self) -> list[LimitRecord]:
-        """Return the limits of every scope that has limits or a pause, with their use; the installation comes first."""
-
-    def change(self, scope: str, values: Mapping[str, int | None], actor: str | None) -> None:
-        """Write the named values (runs, tasks, weight) of the scope; None takes a value away."""
-
-    def pause(self, scope: str, reason: str, actor: str | None) -> None:
-        """Pause the scope. A paused scope gets the new reason, and stays paused since its first pause."""
-
-    def resume(self, scope: str, actor: str | None) -> None:
-        """End the scope's pause. NotFound if the scope is not paused."""
-
-    def miscounted(self) -> dict[str, Use]:
-        """Compare the sums for limits with the rows. Return the missing use by scope."""
-
-    def correct_sums(self) -> None:
-        """Add the missing use to the sums."""
-
-    def known_names(self, kind: str) -> set[str]:
-        """Return the names after `kind` (`crawler:` or `label:`) in limits and recent runs, as hints for people."""
-
-    def is_known(self, scope: str) -> bool:
-        """Return whether a limit or any run has the scope's crawler or label."""

@@ -12,7 +12,7 @@ from temporalio import workflow
 from temporalio.common import RawValue
 
 from crawler_lifecycle.contract.flows.states import FlowState
-from crawler_lifecycle.domain.flows.messages import FlowSupervised, SuperviseFlow
+from crawler_lifecycle.contract.flows.supervision import FlowSupervised, SuperviseFlow
 from crawler_lifecycle.domain.naming import FLOW_WORKFLOW
 from crawler_lifecycle.workflows.flow_acts import Bell
 from crawler_lifecycle.workflows.flow_supervision import FlowSupervisor, begin

@@ -9,8 +9,9 @@ from temporalio.exceptions import ActivityError, is_cancelled_exception
 from crawler_lifecycle.activities.flow_announcements import FlowAnnouncements
 from crawler_lifecycle.activities.flows import FlowActivities
 from crawler_lifecycle.contract.flows.states import FlowState
+from crawler_lifecycle.contract.flows.supervision import SuperviseFlow
 from crawler_lifecycle.contract.steps.run import Counted
-from crawler_lifecycle.domain.flows.messages import BeginFlow, CancelFlow, FlowBegun, GrowGroup, ReadFlow, SuperviseFlow
+from crawler_lifecycle.domain.flows.messages import BeginFlow, CancelFlow, FlowBegun, GrowGroup, ReadFlow
 from crawler_lifecycle.domain.flows.plan import AttemptStart, MemberChange, Plan
 from crawler_lifecycle.domain.flows.rows import GroupRow
 from crawler_lifecycle.domain.flows.unconfirmed import Unconfirmed
@@ -18,12 +19,12 @@ from crawler_lifecycle.domain.pacing import FIRST_STEADY_LOOK, look_time, next_l
 from crawler_lifecycle.workflows.flow_acts import Bell, FlowAct
 from crawler_lifecycle.workflows.flow_course import Course, planner_of
 from crawler_lifecycle.workflows.flow_crawls import CrawlStarter, CrawlStopper, StartChecks
+from crawler_lifecycle.workflows.flow_display import FlowDisplay
 from crawler_lifecycle.workflows.flow_news import News, read
 from crawler_lifecycle.workflows.flow_steps import StepStarter
 from crawler_lifecycle.workflows.flow_writes import Writes
 from crawler_lifecycle.workflows.in_the_task import at_once
 from crawler_lifecycle.workflows.options import ANNOUNCE, WRITE
-from crawler_lifecycle.workflows.visibility import FlowDisplay
 
 
 class OwnDoors:

@@ -14,7 +14,8 @@ from temporalio.exceptions import CancelledError, ChildWorkflowError, FailureErr
 
 from crawler_lifecycle.activities.scheduled_flows import ScheduledFlows
 from crawler_lifecycle.contract.flows.states import FlowState
-from crawler_lifecycle.domain.flows.messages import FlowOccurrence, FlowSupervised, PushOccurrence, SuperviseFlow
+from crawler_lifecycle.contract.flows.supervision import FlowSupervised, SuperviseFlow
+from crawler_lifecycle.domain.flows.messages import FlowOccurrence, PushOccurrence
 from crawler_lifecycle.domain.naming import (
     FLOW_WORKFLOW,
     SCHEDULED_FLOW_WORKFLOW,

@@ -1,13 +1,11 @@
-"""Show runs and flows in Temporal's own lists and pages, by search attributes and by current details."""
+"""Show runs in Temporal's own lists and pages, by search attributes and by current details."""
 
 from temporalio import workflow
 from temporalio.common import SearchAttributeKey
 
-from crawler_lifecycle.contract.flows.states import FlowState
 from crawler_lifecycle.contract.lifecycle import LifecycleState
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.contract.steps.run import RunPlan
-from crawler_lifecycle.domain.flows.planner import Planner
 from crawler_lifecycle.domain.words import counted
 
 CRAWLER_NAME = SearchAttributeKey.for_keyword("CrawlerName")
@@ -59,21 +57,3 @@ def show_details(state: LifecycleState) -> None:
     if state.next_look_at is not None:
         lines.append(f"next look at {state.next_look_at:%Y-%m-%dT%H:%M:%SZ} at the latest")
     workflow.set_current_details("\n\n".join(lines))
-
-
-class FlowDisplay:
-    """A flow as Temporal's lists and pages show the flow."""
-
-    def __init__(self, flow_id: str, has_attributes: bool) -> None:
-        self._flow_id = flow_id
-        self._has_attributes = has_attributes
-        self._state: FlowState | None = None  # as shown
-
-    def show(self, planner: Planner) -> None:
-        state = planner.flow.state
-        counts = "\n".join(f"- {number} {word}" for word, number in planner.counts.items())
-        workflow.set_current_details(f"**{state}**: {counted(len(planner.rows), 'member')}\n\n{counts}")
-        if self._has_attributes and state is not self._state:
-            attributes = [FLOW_ID.value_set(self._flow_id), FLOW_STATE.value_set(state)]
-            workflow.upsert_search_attributes(attributes if self._state is None else attributes[1:])
-        self._state = state

@@ -8,7 +8,7 @@ import pytest
 
 from crawler_lifecycle.activities.flow_announcements import FlowAnnouncements
 from crawler_lifecycle.contract.flows.announcements import FlowEvent, FlowNotice
-from crawler_lifecycle.domain.flows.messages import SuperviseFlow
+from crawler_lifecycle.contract.flows.supervision import SuperviseFlow
 from crawler_lifecycle.errors import LifecycleError, Refused, TemporaryError
 from tests.contracts.flows import Flow, failing
 from tests.house import House

@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 
 from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.findings import findings_of
+from crawler_lifecycle.adapters.sql.reading import findings_of
 from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.audits import (
     AuditPart,
@@ -150,12 +150,12 @@ def test_a_command_for_a_schedule_is_recorded_once_and_not_forever(clocked: Data
     store, audit = SqlStore(clocked), an_audit(clocked)
     command = ScheduleCommand(at=clocked.clock(), command="create", actor="ann", door="api")
     for _ in range(2):
-        store.records.log_schedule_command("nightly", command)
-    store.records.log_schedule_command("Nightly", command)
-    assert store.records.schedule_commands("nightly") == [command]
-    store.records.forget_schedule_command("Nightly", command)
+        store.schedule_log.add("nightly", command)
+    store.schedule_log.add("Nightly", command)
+    assert store.schedule_log.latest("nightly") == [command]
+    store.schedule_log.forget("Nightly", command)
     store.findings.finish(AuditReport(audit=audit), timedelta(days=1))
-    assert store.records.schedule_commands("nightly") == [command]
-    assert store.records.schedule_commands("Nightly") == []
+    assert store.schedule_log.latest("nightly") == [command]
+    assert store.schedule_log.latest("Nightly") == []
     store.findings.finish(AuditReport(audit=audit), timedelta())
-    assert store.records.schedule_commands("nightly") == []
+    assert store.schedule_log.latest("nightly") == []

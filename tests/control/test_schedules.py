@@ -472,11 +472,11 @@ async def test_a_deletion_whose_answer_is_lost_stays_recorded(
     monkeypatch.setattr(ScheduleHandle, "delete", repeated)
     with pytest.raises(NotFound):
         await schedules.delete("brief")
-    lines = control.context.store.records.schedule_commands("brief")
+    lines = control.context.store.schedule_log.latest("brief")
     assert {line.command for line in lines} == {"create", "delete"}
     with pytest.raises(NotFound):
         await schedules.delete("brief")
-    assert len(control.context.store.records.schedule_commands("brief")) == 2, "nothing was there to delete"
+    assert len(control.context.store.schedule_log.latest("brief")) == 2, "nothing was there to delete"
 
 
 async def test_a_create_is_recorded_before_it_acts_and_forgotten_if_it_is_refused(
@@ -488,7 +488,7 @@ async def test_a_create_is_recorded_before_it_acts_and_forgotten_if_it_is_refuse
         raise RuntimeError("the process dies")
 
     def recorded(schedule_id: str) -> list[str]:
-        return [line.command for line in control.context.store.records.schedule_commands(schedule_id)]
+        return [line.command for line in control.context.store.schedule_log.latest(schedule_id)]
 
     with monkeypatch.context() as patched:
         patched.setattr(Client, "create_schedule", dies)
@@ -510,7 +510,7 @@ async def test_deleted_is_gone_and_its_runs_go_on(
     await schedules.create(yearly("gone"))
     triggered = await schedules.trigger("gone")
     await control.asked_by(of_token("shop", "bob", "api")).schedules.delete("gone")
-    deleted, *earlier = control.context.store.records.schedule_commands("gone")
+    deleted, *earlier = control.context.store.schedule_log.latest("gone")
     assert (deleted.command, deleted.actor, deleted.door) == ("delete", "bob (token shop)", "api")
     assert [(line.command, line.actor) for line in earlier] == [("trigger", "ann"), ("create", "ann")]
     with pytest.raises(LifecycleError, match="there is no schedule 'gone'"):

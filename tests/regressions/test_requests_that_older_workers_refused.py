@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from crawler_lifecycle.contract.flows.supervision import SuperviseFlow
 from crawler_lifecycle.contract.requests import FlowLink, RunRequest
-from crawler_lifecycle.domain.flows.messages import SuperviseFlow
 from crawler_lifecycle.workflows.converter import OneInputConverter
 
 LINK = FlowLink(flow_uid="u", flow_id="f", member=3, path="shop", generation=1, attempt=1)

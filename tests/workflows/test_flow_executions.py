@@ -20,7 +20,7 @@ from crawler_lifecycle.domain.naming import FLOW_WORKFLOW
 from crawler_lifecycle.errors import TemporaryError
 from crawler_lifecycle.flows import Workflow, crawl
 from crawler_lifecycle.ports import ClaimedStep, SupervisorExecution
-from crawler_lifecycle.workflows.visibility import FlowDisplay
+from crawler_lifecycle.workflows.flow_display import FlowDisplay
 from tests.databases import copy_of
 from tests.flow_stage import FlowStage, flow_stage
 from tests.unit.flows.work import plain

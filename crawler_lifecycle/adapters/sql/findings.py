@@ -10,9 +10,10 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid5
 
-from sqlalchemy import Connection, Row, Update, case, delete, func, insert, select, update
+from sqlalchemy import Connection, Update, case, delete, func, insert, select, update
 
 from crawler_lifecycle.adapters.sql.pages import pages, rows_as_table
+from crawler_lifecycle.adapters.sql.reading import finding_record
 from crawler_lifecycle.adapters.sql.schema import audit_findings, audits, schedule_commands
 from crawler_lifecycle.adapters.sql.transactions import OnDatabase, reading, transaction
 from crawler_lifecycle.contract.audits import (
@@ -133,12 +134,6 @@ class SqlFindings(OnDatabase):
         )
 
 
-def findings_of(connection: Connection, run_uid: str) -> list[FindingRecord]:
-    """Return the run's findings, open and closed, oldest first."""
-    query = select(audit_findings).where(columns.run_uid == run_uid).order_by(columns.id)
-    return [_finding_record(row) for row in connection.execute(query)]
-
-
 def _open_key(kind: FindingKind, subject: str) -> str:
     """Return an open finding's unique key: for a kind and subject there is at most a single open finding."""
     return str(uuid5(NAMESPACE, f"{kind}:{subject}"))
@@ -215,9 +210,4 @@ def _finding_records(connection: Connection, limit: int) -> list[FindingRecord]:
     """Return the open findings, then the closed findings, latest first."""
     is_closed = case((columns.closed_at.is_(None), 0), else_=1)
     query = select(audit_findings).order_by(is_closed, columns.id.desc()).limit(limit)
-    return [_finding_record(row) for row in connection.execute(query)]
-
-
-def _finding_record(row: Row[Any]) -> FindingRecord:
-    names = FindingRecord.model_fields.keys() - {"run_id"}
-    return FindingRecord(run_id=row.history_id, **{name: row._mapping[name] for name in names})
+    return [finding_record(row) for row in connection.execute(query)]

@@ -11,8 +11,16 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection, Row, Select, bindparam, func, select, true
 
 from crawler_lifecycle.adapters.sql.pages import pages
-from crawler_lifecycle.adapters.sql.schema import histories, history_logs, installation, task_attempts, task_histories
+from crawler_lifecycle.adapters.sql.schema import (
+    audit_findings,
+    histories,
+    history_logs,
+    installation,
+    task_attempts,
+    task_histories,
+)
 from crawler_lifecycle.adapters.sql.transactions import missing_run
+from crawler_lifecycle.contract.audits import FindingRecord
 from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.records import (
     ExportRecord,
@@ -168,6 +176,16 @@ def log_record(row: Row[Any]) -> LogRecord:
 def export_record(row: Row[Any]) -> ExportRecord:
     end = json.loads(row.event)["end"]
     return ExportRecord(end=end, **_fields(row, ExportRecord.model_fields.keys() - {"end"}))
+
+
+def finding_record(row: Row[Any]) -> FindingRecord:
+    return FindingRecord(run_id=row.history_id, **_fields(row, FindingRecord.model_fields.keys() - {"run_id"}))
+
+
+def findings_of(connection: Connection, run_uid: str) -> list[FindingRecord]:
+    """Return the run's findings, open and closed, oldest first."""
+    query = select(audit_findings).where(audit_findings.c.run_uid == run_uid).order_by(audit_findings.c.id)
+    return [finding_record(row) for row in connection.execute(query)]
 
 
 def _fields(row: Row[Any], names: Iterable[str]) -> dict[str, Any]:

@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, Connection, delete, func, insert, select, update
+from sqlalchemy import Connection, func, select, update
 
 from crawler_lifecycle.adapters.sql import migrate
 from crawler_lifecycle.adapters.sql.exports import notices_of
-from crawler_lifecycle.adapters.sql.findings import findings_of
 from crawler_lifecycle.adapters.sql.line import place_in_line
 from crawler_lifecycle.adapters.sql.reading import (
     export_record,
+    findings_of,
     log_record,
     run_record,
     task_records,
@@ -31,11 +31,9 @@ from crawler_lifecycle.adapters.sql.schema import (
     history_logs,
     installation,
     removed_runs,
-    schedule_commands,
     task_histories,
 )
-from crawler_lifecycle.adapters.sql.texts import is_text
-from crawler_lifecycle.adapters.sql.transactions import OnDatabase, reading, transaction
+from crawler_lifecycle.adapters.sql.transactions import OnDatabase, reading
 from crawler_lifecycle.contract.notices import Notice
 from crawler_lifecycle.contract.records import (
     Changed,
@@ -47,14 +45,12 @@ from crawler_lifecycle.contract.records import (
     TaskRecord,
 )
 from crawler_lifecycle.contract.run_filter import ALL_RUNS, RunFilter
-from crawler_lifecycle.contract.schedules import ScheduleCommand
 from crawler_lifecycle.contract.states import ExportKind, ListedStatus, TaskStatus
 from crawler_lifecycle.contract.task_order import TaskOrder
 from crawler_lifecycle.errors import NotFound, Removed, TemporaryError
 from crawler_lifecycle.ports import OccurrenceRun, RunFigures, SaturatedRuns
 
 runs = histories.c
-MOST_COMMANDS = 20  # latest commands for a schedule
 SAME_INSTALLATION = update(installation).values(created_at=installation.c.created_at)
 NO_WRITES = "no_writes"
 KIND_ORDER = [str(kind) for kind in ExportKind]  # an end's event comes before the archive
@@ -78,22 +74,6 @@ class RunRecords(OnDatabase):
     def _installation(self, connection: Connection) -> str:
         uid: str = connection.execute(select(installation.c.uid)).scalar_one()
         return uid
-
-    @transaction
-    def log_schedule_command(self, tx: Connection, schedule_id: str, command: ScheduleCommand) -> None:
-        if tx.scalar(select(schedule_commands.c.id).where(*_is_command(schedule_id, command))) is None:
-            tx.execute(insert(schedule_commands), {"schedule": schedule_id, **dict(command)})
-
-    @transaction
-    def forget_schedule_command(self, tx: Connection, schedule_id: str, command: ScheduleCommand) -> None:
-        tx.execute(delete(schedule_commands).where(*_is_command(schedule_id, command)))
-
-    @reading
-    def schedule_commands(self, connection: Connection, schedule_id: str) -> list[ScheduleCommand]:
-        lines = schedule_commands.c
-        query = select(lines.at, lines.command, lines.actor, lines.door).where(is_text(lines.schedule, schedule_id))
-        newest = query.order_by(lines.id.desc()).limit(MOST_COMMANDS)
-        return [ScheduleCommand(**row) for row in connection.execute(newest).mappings()]
 
     @reading
     def page(
@@ -165,11 +145,6 @@ class RunRecords(OnDatabase):
         query = select(runs.workflow_id, runs.first_execution_run_id, runs.created_at, runs.finished_at)
         scheduled = query.where(runs.workflow_id.between(first_workflow_id, last_workflow_id)).order_by(runs.id)
         return [OccurrenceRun(*row) for row in connection.execute(scheduled)]
-
-
-def _is_command(schedule_id: str, command: ScheduleCommand) -> tuple[ColumnElement[bool], ...]:
-    lines = schedule_commands.c
-    return is_text(lines.schedule, schedule_id), lines.at == command.at, lines.command == command.command
 
 
 def _overview(connection: Connection, run_id: int) -> RunOverview:

@@ -22,6 +22,7 @@ from crawler_lifecycle.adapters.sql.nudges import NudgeClaims
 from crawler_lifecycle.adapters.sql.passes import Passes
 from crawler_lifecycle.adapters.sql.places import SqlPlaces
 from crawler_lifecycle.adapters.sql.records import LiveChanges, RunRecords
+from crawler_lifecycle.adapters.sql.schedule_log import SqlScheduleLog
 from crawler_lifecycle.adapters.sql.step_claims import StepRights
 from crawler_lifecycle.adapters.sql.step_ends import StepEnds
 from crawler_lifecycle.adapters.sql.step_inputs import StepContexts
@@ -42,6 +43,7 @@ from crawler_lifecycle.ports import (
     Places,
     Records,
     Runs,
+    ScheduleLog,
     StepClaims,
     Tasks,
 )
@@ -80,6 +82,7 @@ class SqlStore:
         self.claims: Claims = SqlClaims(db, most_tasks)
         self.records: Records = SqlRecords(db)
         self.findings: Findings = SqlFindings(db)
+        self.schedule_log: ScheduleLog = SqlScheduleLog(db)
         self.places: Places = SqlPlaces(db)
         self.limits: Limits = SqlLimits(db, most_tasks)
         self.flow_doors: FlowDoors = SqlFlowDoors(db)

@@ -138,7 +138,7 @@ class ScheduleCommands:
             open_workflows=[getattr(action, "workflow_id", "") for action in info.running_actions],
             occurrences=latest,
             other_starts=others,
-            commands=await self._context.database(lambda store: store.records.schedule_commands(schedule_id)),
+            commands=await self._context.database(lambda store: store.schedule_log.latest(schedule_id)),
             **translation.times_of(schedule.spec),
         )
 
@@ -214,13 +214,13 @@ class ScheduleCommands:
         A refused command is forgotten. A command with an unknown outcome stays recorded.
         """
         command = ScheduleCommand.model_validate({"at": _now(), "command": name, **self._context.requester.record})
-        await self._context.database(lambda store: store.records.log_schedule_command(schedule_id, command))
+        await self._context.database(lambda store: store.schedule_log.add(schedule_id, command))
         try:
             yield
         except (BadInput, Conflict, NotFound) as error:
             if name == DELETE and isinstance(error, NotFound):
                 raise  # Temporal's client repeats a request without an answer: the first one may have deleted
-            await self._context.database(lambda store: store.records.forget_schedule_command(schedule_id, command))
+            await self._context.database(lambda store: store.schedule_log.forget(schedule_id, command))
             raise
 
     async def _our_schedule(self, schedule_id: str) -> tuple[temporal.ScheduleHandle, temporal.ScheduleDescription]:

@@ -4,12 +4,10 @@ from collections.abc import Collection
 from datetime import datetime
 
 from crawler_lifecycle.contract.audits import Finding, FindingKind
-from crawler_lifecycle.contract.notices import NoticeKind
 from crawler_lifecycle.contract.states import ExportState
+from crawler_lifecycle.domain.audit.closing_notice import closing_notice, is_undelivered
 from crawler_lifecycle.domain.audit.subjects import AuditedRun, AuditPatience, run_finding, timestamp
-from crawler_lifecycle.domain.naming import event_id
 from crawler_lifecycle.domain.pacing import Backoff
-from crawler_lifecycle.domain.reasons import BY_A_STOP
 
 MOST_NOTICES = 3  # repetitions of a closing notice by audits; some receivers never accept the notice
 EXPORTS = frozenset({FindingKind.EXPORT_PENDING, FindingKind.EXPORT_FAILED})
@@ -55,9 +53,9 @@ def owed_notice(
     """
     if run.finished_at is None or now - run.finished_at < patience.handover:
         return None
-    if not (is_untried or _is_undelivered(run, notice_keys)):
+    if not (is_untried or is_undelivered(run, notice_keys)):
         return None
-    return run_finding(run, FindingKind.UNDELIVERED, f"its notice `{_closing_notice(run)}` was not delivered")
+    return run_finding(run, FindingKind.UNDELIVERED, f"its notice `{closing_notice(run)}` was not delivered")
 
 
 def owed_kinds(run: AuditedRun, notice_keys: Collection[str], *, is_untried: bool = False) -> set[FindingKind]:
@@ -65,21 +63,6 @@ def owed_kinds(run: AuditedRun, notice_keys: Collection[str], *, is_untried: boo
     kinds = set[FindingKind]()
     if run.export_state in (ExportState.PENDING, ExportState.FAILED):
         kinds |= EXPORTS  # both kinds are about the same delivery
-    if is_untried or _is_undelivered(run, notice_keys):
+    if is_untried or is_undelivered(run, notice_keys):
         kinds.add(FindingKind.UNDELIVERED)
     return kinds
-
-
-def _is_undelivered(run: AuditedRun, notice_keys: Collection[str]) -> bool:
-    """Return whether the timeline shows a failure for the present end's closing notice, and no later delivery.
-
-    The keys are made as `activities.notices` makes them when it writes these lines.
-    """
-    notice = f"{_closing_notice(run)}:{run.end_number}"
-    failure = event_id(run.run_uid, f"log:undelivered:{notice}")
-    later_delivery = event_id(run.run_uid, f"log:delivered:{notice}")
-    return failure in notice_keys and later_delivery not in notice_keys
-
-
-def _closing_notice(run: AuditedRun) -> NoticeKind:
-    return NoticeKind.STOPPED if run.reason in BY_A_STOP else NoticeKind.FINISHED

@@ -10,7 +10,14 @@ from crawler_lifecycle.contract.audits import Finding, FindingKind
 from crawler_lifecycle.contract.limits import INSTALLATION, in_words
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.domain.admission import Use
-from crawler_lifecycle.domain.audit.subjects import AuditedRun, AuditPatience, WorkflowInfo, run_finding, timestamp
+from crawler_lifecycle.domain.audit.subjects import (
+    AuditedRun,
+    AuditPatience,
+    WorkflowInfo,
+    foreign_workflow_problem,
+    run_finding,
+    timestamp,
+)
 from crawler_lifecycle.domain.looks import JobPhase, Look, TaskRow
 from crawler_lifecycle.domain.naming import MAIN_TASK
 
@@ -52,16 +59,6 @@ def _obstacle(run: AuditedRun, workflow: WorkflowInfo) -> str | None:
     if problem := foreign_workflow_problem(run.workflow_id, workflow):
         return problem
     return OLD_COPY if _proves_the_end(run, workflow) else workflow.problem
-
-
-def foreign_workflow_problem(workflow_id: str, workflow: WorkflowInfo) -> str | None:
-    """Return the problem if an open workflow with another type has the run's workflow id; None otherwise.
-
-    A resume would not start a workflow then: Temporal would take the open workflow for the run's own.
-    """
-    if not workflow.is_open or workflow.is_ours:
-        return None
-    return f"its workflow id is taken by an open workflow of another type: end {workflow_id} first"
 
 
 def _proves_the_end(run: AuditedRun, workflow: WorkflowInfo) -> bool:

@@ -73,6 +73,16 @@ class WorkflowInfo:
     problem: str | None = None  # why the description failed; all further fields are unknown then
 
 
+def foreign_workflow_problem(workflow_id: str, workflow: WorkflowInfo) -> str | None:
+    """Return the problem if an open workflow with another type has the run's workflow id; None otherwise.
+
+    A resume would not start a workflow then: Temporal would take the open workflow for the run's own.
+    """
+    if not workflow.is_open or workflow.is_ours:
+        return None
+    return f"its workflow id is taken by an open workflow of another type: end {workflow_id} first"
+
+
 @dataclass(frozen=True, slots=True)
 class ListedJob:
     """A job in the cluster's inventory of all jobs. `run_uid` and `key` are None if the labels are unreadable."""

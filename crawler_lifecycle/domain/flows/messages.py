@@ -23,22 +23,6 @@ ALL_ROWS = -1  # a door number before the first door
 FAST = 1  # level of compression
 
 
-class SuperviseFlow(Message):
-    """Input for a flow's workflow."""
-
-    flow_uid: str
-    flow_id: str
-    is_cancelled: bool = Field(default=False, description="a pending cancel by Temporal's tools")
-
-
-class FlowSupervised(Message):
-    """Result for a flow's workflow: the flow's end."""
-
-    flow_uid: str
-    flow_id: str
-    state: FlowState
-
-
 class FlowOccurrence(Message):
     """Input for a scheduled flow's workflow. `definition`: the schedule's, without an occurrence's own id."""
 
