@@ -44,6 +44,11 @@ class Parts:
         check(database)
         return database
 
+    def close(self) -> None:
+        """Close the connections to the database, if there are any."""
+        if "database" in vars(self):
+            self.database.close()
+
     @cached_property
     def store(self) -> "SqlStore":
         from crawler_lifecycle.adapters.sql.store import SqlStore

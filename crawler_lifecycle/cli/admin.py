@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from crawler_lifecycle.cli.common import open_context, open_control, plain, print_json, standard_options, with_state
+from crawler_lifecycle.cli.common import open_control, open_parts, plain, print_json, standard_options, with_state
 from crawler_lifecycle.cli.failures import NOT_READY, Commands
 from crawler_lifecycle.errors import NotReady
 
@@ -96,7 +96,7 @@ def accept_namespace(state: Path | None, as_json: bool) -> None:
     from crawler_lifecycle.errors import BadInput
     from crawler_lifecycle.ports import KnowsItsPlace
 
-    cluster = open_context(state).parts.cluster
+    cluster = open_parts(state).cluster
     if not isinstance(cluster, KnowsItsPlace):
         raise BadInput("CRAWLER_CLUSTER__KIND", "jobs do not run on Kubernetes: there is no namespace to accept")
     before, now = cluster.accept_place()

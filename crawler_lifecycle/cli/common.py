@@ -16,8 +16,8 @@ import click
 from crawler_lifecycle.cli.api_choice import TYPED_API, is_direct, typed_api
 
 if TYPE_CHECKING:
+    from crawler_lifecycle.bootstrap.parts import Parts
     from crawler_lifecycle.contract.requesters import Requester
-    from crawler_lifecycle.control.context import ControlContext
     from crawler_lifecycle.control.control import Control
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -182,11 +182,12 @@ def open_control(state: Path | None, actor: str | None = None) -> "Control":
     return Control.open(state).asked_by(requester(actor))
 
 
-def open_context(state: Path | None) -> "ControlContext":
-    """Return the installation with its adapters."""
-    from crawler_lifecycle.control.context import ControlContext
+def open_parts(state: Path | None) -> "Parts":
+    """Return the installation's adapters."""
+    from crawler_lifecycle.bootstrap.parts import Parts
+    from crawler_lifecycle.control.installation import locate
 
-    return ControlContext.open(state)
+    return Parts(locate(state).settings)
 
 
 def print_json(value: Any) -> None:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import click
 
 from crawler_lifecycle.cli.common import (
-    open_context,
     open_control,
+    open_parts,
     plain,
     print_json,
     print_line,
@@ -105,7 +105,7 @@ def _refuse_catalogue_managers(definition: "FlowDefinition") -> None:
 def _names_of(state: Path | None) -> list[str] | None:
     """Return the crawlers' names in the installation's catalogue; None without an answer."""
     try:
-        return asyncio.run(open_context(state).scheduler(lambda scheduler: scheduler.crawler_names()))
+        return open_parts(state).deployer.crawler_names()
     except TemporaryError:
         return None
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from crawler_lifecycle.cli.common import Duration, open_context, print_json, standard_options
+from crawler_lifecycle.cli.common import Duration, open_parts, print_json, standard_options
 from crawler_lifecycle.errors import TemporaryError
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def prune(dry_run: bool, flows_age: int | None, state: Path | None, as_json: boo
     from crawler_lifecycle.retention.keeper import retention_of
     from crawler_lifecycle.retention.model import Ages
 
-    retention = retention_of(open_context(state).parts, f"crawlctl on {socket.gethostname()}")
+    retention = retention_of(open_parts(state), f"crawlctl on {socket.gethostname()}")
     if flows_age is not None:
         only_flows = Ages(runs=None, flows=timedelta(seconds=flows_age), logs=None, archives=None, lines=None)
         retention = replace(retention, ages=only_flows)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 MOST_FLOWS = 10  # named in an answer
 
 
-async def attention(context: ControlContext, engine: "Engine", audits: "AuditCommands") -> Attention:
+async def attention(context: "ControlContext[SqlStore]", engine: "Engine", audits: "AuditCommands") -> Attention:
     now = datetime.now(UTC)
     audit_problem = await _audit_problem(context, audits)
     without_run = await _without_run(engine, now)
@@ -54,7 +54,7 @@ async def _without_run(engine: "Engine", now: datetime) -> RequestsInNeed | None
         return None
 
 
-async def _audit_problem(context: ControlContext, audits: "AuditCommands") -> str | None:
+async def _audit_problem(context: "ControlContext[SqlStore]", audits: "AuditCommands") -> str | None:
     """Return why no audit was complete lately; None if an audit was in time, and if Temporal does not know."""
     overview = await context.calls.run(lambda: audits.overview(audits=1, findings=0))
     try:

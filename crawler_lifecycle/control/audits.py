@@ -15,6 +15,7 @@ from crawler_lifecycle.control.engine import Engine
 from crawler_lifecycle.domain.naming import AUDIT_WORKFLOW
 from crawler_lifecycle.domain.words import utc_text
 from crawler_lifecycle.errors import BadInput, LifecycleError, NotFound, NotReady, TemporaryError
+from crawler_lifecycle.ports import AuditStore
 
 AUDIT_PATIENCE = 120.0  # seconds that `run` waits for the report
 NOT_ALLOWED = (
@@ -25,7 +26,7 @@ PERIODS_UNTIL_LATE = 3  # audits are late after this number of periods without a
 
 
 class AuditCommands:
-    def __init__(self, context: ControlContext, engine: Engine) -> None:
+    def __init__(self, context: ControlContext[AuditStore], engine: Engine) -> None:
         self._context = context
         self._engine = engine
 

@@ -11,6 +11,7 @@ from pydantic import Field
 
 from crawler_lifecycle import configuration
 from crawler_lifecycle.adapters.disk import check_room
+from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.bootstrap.parts import Parts
 from crawler_lifecycle.contract.audits import FindingKind
 from crawler_lifecycle.contract.base import Message
@@ -56,10 +57,10 @@ class Check(Message):
 
 
 async def check_all(
-    context: ControlContext, engine: Engine, audits: AuditCommands, limits: LimitCommands
+    context: ControlContext[SqlStore], parts: Parts, engine: Engine, audits: AuditCommands, limits: LimitCommands
 ) -> list[Check]:
     """Run all checks at the same time: a part that hangs must not delay the checks for other parts."""
-    parts, settings = context.parts, context.installation.settings
+    settings = context.installation.settings
 
     def in_thread(check: Callable[[Parts], str]) -> Callable[[], Awaitable[str]]:
         return lambda: context.checks.run(check, parts)
@@ -128,7 +129,7 @@ def _database(installation: Installation, records: Records) -> str:
     return f"{installation.database_name}, installation {uid}" + (f"; {warning}" if warning else "")
 
 
-async def _installation(context: ControlContext) -> str:
+async def _installation(context: ControlContext[SqlStore]) -> str:
     """Raise NotReady if the scheduler service serves only another installation: it would refuse our deployments."""
     served = await context.scheduler(lambda scheduler: scheduler.only_installation())
     own = await context.database(lambda store: store.records.installation())

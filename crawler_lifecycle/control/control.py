@@ -5,6 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
+from crawler_lifecycle.adapters.sql.store import SqlStore
+from crawler_lifecycle.bootstrap.parts import Parts
 from crawler_lifecycle.contract.attention import Attention
 from crawler_lifecycle.contract.requesters import Requester
 from crawler_lifecycle.control.attention import attention
@@ -23,11 +25,11 @@ class Control:
     def __init__(self, installation: Installation) -> None:
         self.installation = installation
         engine = Engine(installation.temporal, installation.settings.worker.task_queue)
-        self._set_up(ControlContext.for_installation(installation), engine)
+        self.parts = Parts(installation.settings)
+        self._set_up(ControlContext(installation, self.parts), engine)
 
-    def _set_up(self, context: ControlContext, engine: Engine) -> None:
+    def _set_up(self, context: ControlContext[SqlStore], engine: Engine) -> None:
         self.context = context
-        self.parts = context.parts
         self.engine = engine
         self.runs = RunCommands(context, engine)
         self.schedules = ScheduleCommands(context, engine)
@@ -50,4 +52,4 @@ class Control:
         return await attention(self.context, self.engine, self.audits)
 
     async def doctor(self) -> list[Check]:
-        return await check_all(self.context, self.engine, self.audits, self.limits)
+        return await check_all(self.context, self.parts, self.engine, self.audits, self.limits)

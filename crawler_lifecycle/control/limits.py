@@ -20,6 +20,7 @@ from crawler_lifecycle.control.context import ControlContext
 from crawler_lifecycle.domain.near_names import did_you_mean
 from crawler_lifecycle.domain.words import counted, utc_text
 from crawler_lifecycle.errors import BadInput, NotReady, TemporaryError
+from crawler_lifecycle.ports import LimitStore
 
 # A scope may keep these places for the first run in a line, and another run needs as many: a scope with more room has
 # no cause to hold a run.
@@ -32,7 +33,7 @@ DISPATCHER_PATIENCE = 6.0  # seconds; a dispatcher that works makes a pass meanw
 class LimitCommands:
     """Commands that change limits return all limits after the change."""
 
-    def __init__(self, context: ControlContext) -> None:
+    def __init__(self, context: ControlContext[LimitStore]) -> None:
         self._context = context
 
     def all(self) -> Sequence[LimitRecord]:

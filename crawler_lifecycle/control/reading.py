@@ -9,7 +9,6 @@ import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from crawler_lifecycle.bootstrap.parts import Parts
 from crawler_lifecycle.contract.answers import ClusterPlaces, InstallationView
 from crawler_lifecycle.contract.limits import INSTALLATION
 from crawler_lifecycle.contract.records import (
@@ -24,10 +23,10 @@ from crawler_lifecycle.contract.records import (
 from crawler_lifecycle.contract.run_filter import OPEN_RUNS, RunFilter
 from crawler_lifecycle.contract.states import ExportKind, ExportState, ListedStatus, TaskStatus
 from crawler_lifecycle.contract.task_order import TaskOrder
-from crawler_lifecycle.control.context import ControlContext
+from crawler_lifecycle.control.context import CommandParts, ControlContext
 from crawler_lifecycle.domain.naming import event_id
 from crawler_lifecycle.errors import Conflict, NotFound, TemporaryError
-from crawler_lifecycle.ports import HasPlaces, LogChunk, SaturatedRuns, StoredArchive
+from crawler_lifecycle.ports import HasPlaces, LogChunk, RunStore, SaturatedRuns, StoredArchive
 
 POLL_PAUSE = 0.3  # seconds between two reads of a watched run
 EXPORT_PATIENCE = 30.0  # seconds to wait for the exports after the end of a run
@@ -41,7 +40,9 @@ class RunArchive:
     sha256: str | None
 
 
-def archive_of(parts: Parts, run: RunRecord, exports: Sequence[ExportRecord], end: int | None) -> RunArchive:
+def archive_of(
+    parts: CommandParts[RunStore], run: RunRecord, exports: Sequence[ExportRecord], end: int | None
+) -> RunArchive:
     """Return an end's archive, by default the last end's archive."""
     number = run.end_number if end is None else end
     if run.end_number == 0:
@@ -73,7 +74,7 @@ def _refuse_without_archive(run: RunRecord, export: ExportRecord | None) -> None
 class RunReader:
     """Reads runs. Callers name a run by its RunID or its run_uid."""
 
-    def __init__(self, context: ControlContext) -> None:
+    def __init__(self, context: ControlContext[RunStore]) -> None:
         self._context = context
 
     def list(

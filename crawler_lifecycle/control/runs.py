@@ -24,7 +24,7 @@ from crawler_lifecycle.domain.audit.subjects import foreign_workflow_problem
 from crawler_lifecycle.domain.naming import EXPORT_WORKFLOW, RUN_WORKFLOW, export_workflow_id
 from crawler_lifecycle.domain.words import counted
 from crawler_lifecycle.errors import Conflict, LifecycleError, Over, TemporaryError
-from crawler_lifecycle.ports import Addition
+from crawler_lifecycle.ports import Addition, RunStore
 
 __all__ = ["Resumed", "RunCommands", "Started"]
 
@@ -34,7 +34,7 @@ NOT_COMPARED = {"requested_by"}  # another person may repeat the request with th
 
 
 class RunCommands(RunReader):
-    def __init__(self, context: ControlContext, engine: Engine) -> None:
+    def __init__(self, context: ControlContext[RunStore], engine: Engine) -> None:
         super().__init__(context)
         self._engine = engine
 

@@ -23,6 +23,7 @@ from crawler_lifecycle.contract.states import Intent
 from crawler_lifecycle.control.context import ControlContext
 from crawler_lifecycle.control.engine import Engine
 from crawler_lifecycle.errors import LifecycleError, NotFound, Over, TemporaryError
+from crawler_lifecycle.ports import RunStore
 
 __all__ = ["StopCommand", "Stopping"]
 
@@ -32,7 +33,7 @@ RECORD_SECONDS = 2.5  # longest wait for the write before the stop is signalled
 class StopCommand:
     """A request to stop a run, with the steps to carry out the request. A `route` is a value for `Stopping.told`."""
 
-    def __init__(self, context: ControlContext, engine: Engine, run_id: int, request: StopRequest) -> None:
+    def __init__(self, context: ControlContext[RunStore], engine: Engine, run_id: int, request: StopRequest) -> None:
         self._context = context
         self._engine = engine
         self._run_id = run_id

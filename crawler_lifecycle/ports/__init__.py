@@ -21,7 +21,7 @@ from crawler_lifecycle.ports.cluster import (
     Uids,
     keep_no_facts,
 )
-from crawler_lifecycle.ports.findings import Acted, Findings
+from crawler_lifecycle.ports.findings import Acted, AuditStore, Findings
 from crawler_lifecycle.ports.flows.claims import AttemptKey, Claimed, ClaimedStep, StepClaims, StepEnd, StepInputs
 from crawler_lifecycle.ports.flows.ledger import (
     CrawlStart,
@@ -35,6 +35,7 @@ from crawler_lifecycle.ports.flows.ledger import (
     OwedEnd,
     UnannouncedFlow,
 )
+from crawler_lifecycle.ports.flows.manager_doors import ManagerDoors
 from crawler_lifecycle.ports.flows.records import (
     AttemptRecord,
     FlowFigures,
@@ -47,10 +48,10 @@ from crawler_lifecycle.ports.flows.records import (
     ScheduledFlow,
     SilentFlow,
 )
-from crawler_lifecycle.ports.limits import Limits
+from crawler_lifecycle.ports.flows.store import FlowStore
+from crawler_lifecycle.ports.limits import Limits, LimitStore
 from crawler_lifecycle.ports.manager_audits import DoubtfulAttempt, ManagerAudits, UnknownRun
 from crawler_lifecycle.ports.managers import (
-    ManagerDoors,
     ManagerLedger,
     ManagerNews,
     ManagerRef,
@@ -84,7 +85,8 @@ from crawler_lifecycle.ports.runs import (
     Nudge,
     Runs,
     RunState,
+    RunStore,
     SupervisorExecution,
     Tasks,
 )
-from crawler_lifecycle.ports.schedule_log import ScheduleLog
+from crawler_lifecycle.ports.schedule_log import ScheduleLog, ScheduleStore

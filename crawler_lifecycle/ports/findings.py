@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from crawler_lifecycle.contract.audits import AuditOverview, AuditRef, AuditReport, Finding, FindingKind
+from crawler_lifecycle.ports.records import Records
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,3 +40,11 @@ class Findings(Protocol):
 
     def overview(self, *, audits: int, findings: int) -> AuditOverview:
         """Return the last `audits` audits, and at most `findings` findings."""
+
+
+class AuditStore(Protocol):
+    @property
+    def findings(self) -> Findings: ...
+
+    @property
+    def records(self) -> Records: ...

@@ -33,3 +33,8 @@ class Limits(Protocol):
 
     def is_known(self, scope: str) -> bool:
         """Return whether a limit or any run has the scope's crawler or label."""
+
+
+class LimitStore(Protocol):
+    @property
+    def limits(self) -> Limits: ...

@@ -19,6 +19,8 @@ from crawler_lifecycle.contract.steps.looks import TaskChange, TaskEvidence
 from crawler_lifecycle.contract.steps.run import Clock, ExportsOwed, RunRef
 from crawler_lifecycle.domain.admission import Hold
 from crawler_lifecycle.domain.looks import JobKey, TaskRow
+from crawler_lifecycle.ports.limits import LimitStore
+from crawler_lifecycle.ports.records import Records
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,3 +342,14 @@ class Claims(Protocol):
 
     def open_among(self, run_uids: Iterable[str]) -> set[str]:
         """Return the open runs among the given runs."""
+
+
+class RunStore(LimitStore, Protocol):
+    @property
+    def records(self) -> Records: ...
+
+    @property
+    def runs(self) -> Runs: ...
+
+    @property
+    def tasks(self) -> Tasks: ...

@@ -3,6 +3,7 @@
 from typing import Protocol
 
 from crawler_lifecycle.contract.schedules import ScheduleCommand
+from crawler_lifecycle.ports.flows.store import FlowStore
 
 
 class ScheduleLog(Protocol):
@@ -13,3 +14,8 @@ class ScheduleLog(Protocol):
 
     def latest(self, schedule_id: str) -> list[ScheduleCommand]:
         """Return the latest commands for the schedule, newest first."""
+
+
+class ScheduleStore(FlowStore, Protocol):
+    @property
+    def schedule_log(self) -> ScheduleLog: ...

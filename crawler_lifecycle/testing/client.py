@@ -17,6 +17,7 @@ from crawler_lifecycle.control.engine import Engine
 from crawler_lifecycle.control.flows.commands import FlowCommands
 from crawler_lifecycle.errors import NotFound
 from crawler_lifecycle.flows import opened
+from crawler_lifecycle.ports import FlowStore
 from crawler_lifecycle.testing.records import MemoryLedger
 
 T = TypeVar("T")
@@ -56,7 +57,7 @@ class _MemoryControl:
 
     def __init__(self, ledger: MemoryLedger) -> None:
         self.context = _MemoryContext(ledger)
-        self.flows = _MemoryCommands(ledger, cast(ControlContext, self.context), cast(Any, _NoEngine()))
+        self.flows = _MemoryCommands(ledger, cast(ControlContext[FlowStore], self.context), cast(Any, _NoEngine()))
 
 
 class _MemoryContext:
@@ -88,7 +89,7 @@ class _NoEngine:
 class _MemoryCommands(FlowCommands):
     """The commands of the service, with the flows' virtual time."""
 
-    def __init__(self, ledger: MemoryLedger, context: ControlContext, engine: Engine) -> None:
+    def __init__(self, ledger: MemoryLedger, context: ControlContext[FlowStore], engine: Engine) -> None:
         super().__init__(context, engine)
         self._ledger = ledger
 

@@ -29,11 +29,11 @@ from crawler_lifecycle.contract.flows.states import FlowState, MemberState
 from crawler_lifecycle.contract.requests import FlowLink, RunRequest, refusals_as_bad_input
 from crawler_lifecycle.contract.schedules import ScheduleRequest
 from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.control.context import ControlContext
 from crawler_lifecycle.control.control import Control
 from crawler_lifecycle.control.flows.commands import FlowCommands
 from crawler_lifecycle.control.flows.following import FollowedFlow, follow
 from crawler_lifecycle.control.installation import Installation
+from crawler_lifecycle.control.opening import context_of
 from crawler_lifecycle.domain.flows.pruning import Age
 from crawler_lifecycle.domain.naming import flow_workflow_id
 from crawler_lifecycle.errors import BadInput, Conflict, NotFound, Over, TemporaryError
@@ -287,9 +287,7 @@ async def test_a_follower_gets_all_jobs_first_and_then_the_changed_ones(
     second = view.next_change()
     assert second is not None
     assert [(job.path, job.state) for job in second.jobs] == [("a", "completed")]
-    context = ControlContext.for_installation(
-        Installation.with_variables(tmp_path, {"CRAWLER_DATABASE__URL": database_url})
-    )
+    context = context_of(Installation.with_variables(tmp_path, {"CRAWLER_DATABASE__URL": database_url}))
     changes = follow(context, "two")
     assert not (await anext(changes)).is_over
     await flows.cancel("two", CancelMembers())

@@ -10,12 +10,13 @@ import pytest
 
 from crawler_lifecycle.adapters.http_client import HttpAnswer, HttpClient
 from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.limits import INSTALLATION, LimitChange, LimitRecord, PauseRequest, ScopeName
 from crawler_lifecycle.contract.requesters import Requester
 from crawler_lifecycle.control import limits as module
-from crawler_lifecycle.control.context import ControlContext
 from crawler_lifecycle.control.installation import Installation
 from crawler_lifecycle.control.limits import LimitCommands, scopes_with_room
+from crawler_lifecycle.control.opening import context_of
 from crawler_lifecycle.errors import BadInput, NotFound, NotReady, TemporaryError
 from tests.databases import MakeRun, copy_of, ref_to
 from tests.schedulers import TOKEN, SmallCluster, a_catalogue
@@ -32,18 +33,16 @@ def database_url(sqlite_template: Path, tmp_path: Path) -> str:
 
 @pytest.fixture
 def limits(database_url: str, tmp_path: Path) -> Iterator[LimitCommands]:
-    context = ControlContext.for_installation(
-        Installation.with_variables(tmp_path, {"CRAWLER_DATABASE__URL": database_url})
-    )
+    context = context_of(Installation.with_variables(tmp_path, {"CRAWLER_DATABASE__URL": database_url}))
     yield LimitCommands(replace(context, requester=Requester("ann")))
-    context.parts.database.close()
+    context.close()
 
 
 @pytest.fixture
 def in_line(limits: LimitCommands, database: Database, make_run: MakeRun) -> LimitCommands:
     """One run of the site has begun, and another run of the site is in line."""
     limits.change(LimitChange(label=SITE, runs=1, allow_unknown=True))
-    claims = limits._context.store.claims
+    claims = SqlStore(database).claims
     for _ in range(2):
         claims.claim_main(ref_to(make_run(labels=[SITE])), "test", timedelta(seconds=60))
     return limits
@@ -64,9 +63,9 @@ def with_catalogue(database_url: str, tmp_path: Path) -> Iterator[LimitCommands]
     with served_scheduler(SmallCluster(), a_catalogue(tmp_path, text)) as url:
         variables = {"CRAWLER_SCHEDULER__URL": url, "CRAWLER_SCHEDULER__TOKEN": TOKEN}
         installation = Installation.with_variables(tmp_path, {"CRAWLER_DATABASE__URL": database_url, **variables})
-        context = ControlContext.for_installation(installation)
+        context = context_of(installation)
         yield LimitCommands(context)
-        context.parts.database.close()
+        context.close()
 
 
 def test_names_that_exist_nowhere_are_refused(with_catalogue: LimitCommands, make_run: MakeRun) -> None:

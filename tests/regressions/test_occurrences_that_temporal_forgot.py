@@ -14,9 +14,9 @@ from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.requests import RunRequest
-from crawler_lifecycle.control.context import ControlContext
 from crawler_lifecycle.control.engine import Engine
 from crawler_lifecycle.control.installation import Installation
+from crawler_lifecycle.control.opening import context_of
 from crawler_lifecycle.control.schedules import occurrences
 from crawler_lifecycle.control.schedules.occurrences import Occurrences
 from crawler_lifecycle.control.schedules.translation import occurrence_id
@@ -71,7 +71,7 @@ async def test_what_ran_is_told_from_what_was_missed(
 
     monkeypatch.setattr(occurrences, "starts_of", forgotten)
     monkeypatch.setattr(Occurrences, "_latest_due", known)
-    context, engine = ControlContext.for_installation(Installation.with_variables(tmp_path, {})), Forgetful()
+    context, engine = context_of(Installation.with_variables(tmp_path, {})), Forgetful()
     context.parts.__dict__["database"] = database
     found = await Occurrences(context, cast("Engine", engine)).latest(description(jitter, missed=9), 6, None)
     database.close()

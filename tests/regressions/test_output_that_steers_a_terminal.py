@@ -11,7 +11,7 @@ from crawler_lifecycle.cli.program import main
 from crawler_lifecycle.client.http.runs import ApiRuns
 from crawler_lifecycle.contract.records import RunDetails, RunRecord, RunSummary
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus
-from crawler_lifecycle.control.context import ControlContext
+from crawler_lifecycle.control.opening import open_context
 from crawler_lifecycle.control.reading import RunReader
 from crawler_lifecycle.ports import LogChunk
 from tests.commands import Crawlctl
@@ -73,7 +73,7 @@ def test_list(state: Path, run: RunRecord, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_progress(state: Path, run: RunRecord, monkeypatch: pytest.MonkeyPatch) -> None:
-    details = RunReader(ControlContext.open(state)).show(run.run_id)
+    details = RunReader(open_context(state)).show(run.run_id)
     waits = {"waiting_cause": "image_pull", "waiting_message": f"one\n{STEERING}", "look_problem": STEERING}
     over = {"status": RunStatus.COMPLETED, "reason": STEERING}
     seen = [details.model_copy(update={"run": details.run.model_copy(update=each)}) for each in (waits, waits | over)]

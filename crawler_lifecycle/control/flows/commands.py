@@ -36,7 +36,7 @@ from crawler_lifecycle.control.stops import StopCommand
 from crawler_lifecycle.domain.flows.pruning import AFTER_A_DAY, Rule
 from crawler_lifecycle.domain.flows.rows import FlowRow
 from crawler_lifecycle.errors import LifecycleError, Over
-from crawler_lifecycle.ports import DoorAnswer, FlowDoors, ManagerDoors, Part
+from crawler_lifecycle.ports import DoorAnswer, FlowDoors, FlowStore, ManagerDoors, Part
 
 NUDGE_PATIENCE = 5.0  # seconds; the request is already stored, and its author waits
 PAGE = 500  # flows in a query
@@ -47,7 +47,7 @@ AFTER_AN_END = 0.05  # seconds: a supervisor may end although its flow continues
 
 
 class FlowCommands(FlowReader):
-    def __init__(self, context: ControlContext, engine: Engine) -> None:
+    def __init__(self, context: ControlContext[FlowStore], engine: Engine) -> None:
         super().__init__(context)
         self._engine = engine
 
@@ -214,7 +214,7 @@ def _answer(answer: DoorAnswer, problem: str | None = None) -> FlowAnswer:
     )
 
 
-async def until_final(flow: str, context: ControlContext, engine: Engine) -> FlowRow:
+async def until_final(flow: str, context: ControlContext[FlowStore], engine: Engine) -> FlowRow:
     """Return the flow's row as soon as the flow has ended. NotFound without such a flow."""
     reader = FlowReader(context)
     end: asyncio.Task[None] | None = None
@@ -232,7 +232,7 @@ async def until_final(flow: str, context: ControlContext, engine: Engine) -> Flo
             end.cancel()
 
 
-async def until_proved(flow: str, context: ControlContext, engine: Engine) -> FlowRow:
+async def until_proved(flow: str, context: ControlContext[FlowStore], engine: Engine) -> FlowRow:
     """Return the flow's row as soon as the flow has ended, and none of its runs is open.
 
     A manager's flow may end before the crawls that its manager leaves alone.

@@ -51,7 +51,7 @@ def _refuse_managers(fragment: Fragment) -> None:
             )
 
 
-async def with_classes(fragment: AnyFragment, context: ControlContext) -> AnyFragment:
+async def with_classes(fragment: AnyFragment, context: ControlContext[object]) -> AnyFragment:
     """Return the fragment with the classes of the catalogue's crawl managers. NotFound without such a manager."""
     names = {member.work.manager for member in fragment.members if isinstance(member.work, ManagerWork)}
     if not names:

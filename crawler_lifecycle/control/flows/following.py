@@ -17,7 +17,7 @@ from crawler_lifecycle.control.context import ControlContext
 from crawler_lifecycle.control.flows.members import MANAGER, group_records, member_records
 from crawler_lifecycle.control.flows.reading import FlowReader
 from crawler_lifecycle.domain.flows.rows import MemberKind
-from crawler_lifecycle.ports import FlowNews, Part
+from crawler_lifecycle.ports import FlowNews, FlowStore, Part
 
 LOOK_BACK = timedelta(minutes=2)
 SHORTEST_PAUSE = 0.3  # seconds between two reads
@@ -122,7 +122,7 @@ class FollowedFlow:
             (self._awaits_run.add if awaits_run else self._awaits_run.discard)(job.number)
 
 
-async def follow(context: ControlContext, flow: str) -> AsyncIterator[FlowChange]:
+async def follow(context: ControlContext[FlowStore], flow: str) -> AsyncIterator[FlowChange]:
     """Yield the flow's state at every change, until the flow has ended. NotFound without such a flow."""
     view = FollowedFlow(FlowReader(context), flow)
     while True:

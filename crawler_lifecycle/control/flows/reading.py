@@ -36,13 +36,22 @@ from crawler_lifecycle.domain.managers.explanation import explained
 from crawler_lifecycle.errors import NotFound
 from crawler_lifecycle.flows import Workflow
 from crawler_lifecycle.flows.restoring import OnRecord, restored
-from crawler_lifecycle.ports import AttemptRecord, FlowLine, FlowNews, FlowRecords, KeptFlow, ManagerDoors, Part
+from crawler_lifecycle.ports import (
+    AttemptRecord,
+    FlowLine,
+    FlowNews,
+    FlowRecords,
+    FlowStore,
+    KeptFlow,
+    ManagerDoors,
+    Part,
+)
 
 
 class FlowReader:
     """Reads flows by their ids. NotFound without such a flow."""
 
-    def __init__(self, context: ControlContext) -> None:
+    def __init__(self, context: ControlContext[FlowStore]) -> None:
         self._context = context
 
     def list(

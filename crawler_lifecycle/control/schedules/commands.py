@@ -36,6 +36,7 @@ from crawler_lifecycle.control.schedules.translation import Action
 from crawler_lifecycle.domain.flows import merging
 from crawler_lifecycle.domain.flows.messages import FlowOccurrence
 from crawler_lifecycle.errors import BadInput, Conflict, LifecycleError, NotFound
+from crawler_lifecycle.ports import ScheduleStore
 
 DELETE = "delete"
 TRIGGER_PATIENCE = 20.0  # seconds to wait for the outcome of a trigger; after them, the outcome is ASKED
@@ -43,7 +44,7 @@ POLL_PAUSE = 0.2  # seconds between two reads of the schedule
 
 
 class ScheduleCommands:
-    def __init__(self, context: ControlContext, engine: Engine) -> None:
+    def __init__(self, context: ControlContext[ScheduleStore], engine: Engine) -> None:
         self._context = context
         self._engine = engine
         self._occurrences = Occurrences(context, engine)
@@ -274,7 +275,9 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-async def checked(request: ScheduleRequest | ManagerSchedule, context: ControlContext) -> ScheduleRequest:
+async def checked(
+    request: ScheduleRequest | ManagerSchedule, context: ControlContext[ScheduleStore]
+) -> ScheduleRequest:
     """Return the request with a manager's flow. NotFound: unknown crawler; BadInput: a push would refuse the flow."""
     if isinstance(request, ManagerSchedule):
         manager = request.manager
@@ -286,7 +289,7 @@ async def checked(request: ScheduleRequest | ManagerSchedule, context: ControlCo
     return request
 
 
-async def _check(request: ScheduleRequest, context: ControlContext) -> None:
+async def _check(request: ScheduleRequest, context: ControlContext[ScheduleStore]) -> None:
     if request.flow is not None:
         check_outside(request.flow)
         merging.push(merging.new_ledger(request.flow), request.flow, datetime.now(UTC))

@@ -26,6 +26,7 @@ from crawler_lifecycle.domain.occurrences import (
     starts_beside,
     with_queue,
 )
+from crawler_lifecycle.ports import ScheduleStore
 
 PAGE = 1000  # largest number of times in an answer by Temporal
 FIRST_SEARCHED = timedelta(minutes=15)  # 900 seconds: even with an occurrence every second, a page has room for all
@@ -34,7 +35,7 @@ JUST_BEFORE = timedelta(microseconds=1)  # a list of due times includes its end,
 
 
 class Occurrences:
-    def __init__(self, context: ControlContext, engine: Engine) -> None:
+    def __init__(self, context: ControlContext[ScheduleStore], engine: Engine) -> None:
         self._context = context
         self._engine = engine
 
