@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 
 from bench.table import Scale, Table
-from crawler_lifecycle.contract.flows.states import FlowState
-from crawler_lifecycle.domain.flows.ends import AttemptEnd, EndKind
+from crawler_lifecycle.contract.flows.states import EndKind, FlowState
+from crawler_lifecycle.domain.flows.ends import AttemptEnd
 from crawler_lifecycle.domain.flows.merging import new_ledger, push
 from crawler_lifecycle.domain.flows.plan import Plan
 from crawler_lifecycle.domain.flows.planner import Planner

@@ -26,12 +26,13 @@ from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.bootstrap.steps import activities_of
 from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.flows.requests import PushFlow
+from crawler_lifecycle.contract.flows.states import EndKind
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.control.engine import Engine
 from crawler_lifecycle.domain.audit.subjects import WorkflowInfo
-from crawler_lifecycle.domain.flows.ends import AttemptEnd, EndKind
+from crawler_lifecycle.domain.flows.ends import AttemptEnd
 from crawler_lifecycle.domain.flows.messages import RunSteps, StepsEnded
 from crawler_lifecycle.domain.naming import flow_workflow_id, steps_queue
 from crawler_lifecycle.domain.plan import RunLimits

@@ -11,10 +11,11 @@ from temporalio import activity
 
 from crawler_lifecycle.activities.together import gather_limited
 from crawler_lifecycle.contract.deployment import Crawler
+from crawler_lifecycle.contract.flows.states import EndKind
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest
 from crawler_lifecycle.contract.steps.run import Counted
 from crawler_lifecycle.domain.audit.subjects import WorkflowInfo
-from crawler_lifecycle.domain.flows.ends import AttemptEnd, EndKind
+from crawler_lifecycle.domain.flows.ends import AttemptEnd
 from crawler_lifecycle.domain.flows.messages import (
     CheckStarts,
     CrawlsStarted,

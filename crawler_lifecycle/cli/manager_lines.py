@@ -10,9 +10,9 @@ import click
 
 from crawler_lifecycle.cli.common import plain
 from crawler_lifecycle.cli.words import coloured, duration, rfc3339, table
-from crawler_lifecycle.contract.managers.items import ItemState
+from crawler_lifecycle.contract.managers.items import ItemState, Problem
 from crawler_lifecycle.contract.managers.records import ItemAttempt, ItemRecord, ItemSums, ManagerStatus, OutputLine
-from crawler_lifecycle.contract.managers.turns import Counts, Problem
+from crawler_lifecycle.contract.managers.turns import Counts
 from crawler_lifecycle.domain.managers.explanation import NO_REACTION, without_host
 from crawler_lifecycle.domain.words import counted
 

@@ -15,6 +15,7 @@ from crawler_lifecycle.control.checks import Check, check_all
 from crawler_lifecycle.control.context import ControlContext
 from crawler_lifecycle.control.engine import Engine
 from crawler_lifecycle.control.flows.commands import FlowCommands
+from crawler_lifecycle.control.flows.entries import CatalogueManagers
 from crawler_lifecycle.control.installation import Installation, locate
 from crawler_lifecycle.control.limits import LimitCommands
 from crawler_lifecycle.control.runs import RunCommands
@@ -35,7 +36,7 @@ class Control:
         self.schedules = ScheduleCommands(context, engine)
         self.audits = AuditCommands(context, engine)
         self.limits = LimitCommands(context)
-        self.flows = FlowCommands(context, engine)
+        self.flows = FlowCommands(context, engine, CatalogueManagers(context))
 
     def asked_by(self, requester: Requester) -> Self:
         """Return the same commands, with the same connections, for a requester. The commands record the requester."""

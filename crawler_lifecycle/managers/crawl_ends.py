@@ -5,8 +5,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from crawler_lifecycle.contract.managers.items import Job, Waiting
-from crawler_lifecycle.contract.managers.turns import Begun, Reaction, Retry, Verdict
+from crawler_lifecycle.contract.managers.items import Job, Verdict, Waiting
+from crawler_lifecycle.contract.managers.turns import Begun, Reaction, Retry
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.managers.alerts import ALERTS, Progress, sentence
 from crawler_lifecycle.managers.calls import completed

@@ -11,19 +11,9 @@ from typing import Protocol
 
 from pydantic import JsonValue
 
-from crawler_lifecycle.contract.managers.items import Job, JobFilter, JobState, Waiting
+from crawler_lifecycle.contract.managers.items import Job, JobFilter, JobState, Problem, Waiting
 from crawler_lifecycle.contract.managers.records import OutputLine
-from crawler_lifecycle.contract.managers.turns import (
-    Begun,
-    Counts,
-    Effects,
-    Intent,
-    Offered,
-    Page,
-    Problem,
-    Reaction,
-    Start,
-)
+from crawler_lifecycle.contract.managers.turns import Begun, Counts, Effects, Intent, Offered, Page, Reaction, Start
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.domain.flows.unstarted import Refusal
 

@@ -15,6 +15,7 @@ from crawler_lifecycle.control.context import ControlContext
 from crawler_lifecycle.control.control import Control
 from crawler_lifecycle.control.engine import Engine
 from crawler_lifecycle.control.flows.commands import FlowCommands
+from crawler_lifecycle.control.flows.entries import CatalogueManagers
 from crawler_lifecycle.errors import NotFound
 from crawler_lifecycle.flows import opened
 from crawler_lifecycle.ports import FlowStore
@@ -90,7 +91,7 @@ class _MemoryCommands(FlowCommands):
     """The commands of the service, with the flows' virtual time."""
 
     def __init__(self, ledger: MemoryLedger, context: ControlContext[FlowStore], engine: Engine) -> None:
-        super().__init__(context, engine)
+        super().__init__(context, engine, CatalogueManagers(context))
         self._ledger = ledger
 
     def status(self, flow: str, path: str = ROOT) -> FlowStatus:

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from crawler_lifecycle.contract.flows.states import FlowState
-from crawler_lifecycle.domain.flows.rows import MemberKind
+from crawler_lifecycle.contract.flows.states import FlowState, MemberKind
 from crawler_lifecycle.flows.running import Cancel
 from crawler_lifecycle.flows.workflow import Workflow
 from crawler_lifecycle.testing.inline import Result

@@ -19,7 +19,7 @@ from crawler_lifecycle.contract.flows.requests import (
     GraftMembers,
     RetryMembers,
 )
-from crawler_lifecycle.contract.flows.states import FlowIntent, GroupGrowth, MemberState
+from crawler_lifecycle.contract.flows.states import FlowIntent, GroupGrowth, MemberKind, MemberState
 from crawler_lifecycle.contract.flows.values import from_text, to_text
 from crawler_lifecycle.domain.flows import contexts, merging
 from crawler_lifecycle.domain.flows.cancelling import Effect, cancel
@@ -32,7 +32,7 @@ from crawler_lifecycle.domain.flows.plan import Plan
 from crawler_lifecycle.domain.flows.planner import Planner
 from crawler_lifecycle.domain.flows.renewing import retry
 from crawler_lifecycle.domain.flows.requesting import changed_arguments
-from crawler_lifecycle.domain.flows.rows import TOP, MemberKind, MemberRow
+from crawler_lifecycle.domain.flows.rows import TOP, MemberRow
 from crawler_lifecycle.domain.flows.selecting import no_job, selected
 from crawler_lifecycle.domain.flows.summary import status
 from crawler_lifecycle.flows.workflow import Workflow

@@ -7,15 +7,15 @@ from heapq import heappop, heappush
 from itertools import count
 
 from crawler_lifecycle.contract.flows.definition import FlowDefinition
-from crawler_lifecycle.contract.flows.states import FlowState, GroupGrowth, MemberState
+from crawler_lifecycle.contract.flows.states import EndKind, FlowState, GroupGrowth, MemberKind, MemberState
 from crawler_lifecycle.contract.flows.work import CrawlWork, StepWork
 from crawler_lifecycle.contract.requests import FlowLink
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.domain.flows.crawls import TasksSeen
-from crawler_lifecycle.domain.flows.ends import EndKind, names
+from crawler_lifecycle.domain.flows.ends import names
 from crawler_lifecycle.domain.flows.plan import AttemptStart, Plan
 from crawler_lifecycle.domain.flows.requesting import memory_after, run_request
-from crawler_lifecycle.domain.flows.rows import MemberKind, MemberRow
+from crawler_lifecycle.domain.flows.rows import MemberRow
 from crawler_lifecycle.domain.flows.words import START_REFUSED
 from crawler_lifecycle.flows.workflow import Workflow
 from crawler_lifecycle.services.flows.outcomes import timed_out

@@ -6,8 +6,8 @@ from datetime import timedelta
 from fnmatch import fnmatchcase
 from typing import Any, TypeVar
 
+from crawler_lifecycle.contract.flows.states import MemberKind
 from crawler_lifecycle.contract.flows.work import CrawlWork, ManagerWork, StepWork, Work
-from crawler_lifecycle.domain.flows.rows import MemberKind
 from crawler_lifecycle.domain.near_names import did_you_mean
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.testing.outcomes import Answer, CrawlOutcome, RefusedCrawl, Time, as_time, completed

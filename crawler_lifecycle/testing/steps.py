@@ -14,12 +14,13 @@ from pydantic import JsonValue
 from crawler_lifecycle.contract.flows.definition import FlowDefinition
 from crawler_lifecycle.contract.flows.limits import LARGEST_RESULT
 from crawler_lifecycle.contract.flows.names import joined
+from crawler_lifecycle.contract.flows.states import EndKind
 from crawler_lifecycle.contract.flows.values import encode
 from crawler_lifecycle.contract.flows.work import CallForm, ManagerWork, StepWork
 from crawler_lifecycle.contract.states import TaskStatus
 from crawler_lifecycle.domain.flows import contexts
 from crawler_lifecycle.domain.flows.contexts import Source
-from crawler_lifecycle.domain.flows.ends import AttemptEnd, EndKind
+from crawler_lifecycle.domain.flows.ends import AttemptEnd
 from crawler_lifecycle.domain.flows.messages import AttemptRef
 from crawler_lifecycle.domain.flows.plan import AttemptStart
 from crawler_lifecycle.domain.flows.requesting import changed_arguments

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from temporalio import workflow
 
 from crawler_lifecycle.activities.flows import FlowActivities
+from crawler_lifecycle.contract.flows.states import MemberKind
 from crawler_lifecycle.domain.flows.messages import ALL_ROWS, LedgerPage, ReadFlow
-from crawler_lifecycle.domain.flows.rows import GroupRow, MemberKind, MemberRow
+from crawler_lifecycle.domain.flows.rows import GroupRow, MemberRow
 from crawler_lifecycle.domain.ranges import to_ranges
 from crawler_lifecycle.workflows.flow_acts import Bell, FlowAct
 from crawler_lifecycle.workflows.flow_course import Course, planner_of

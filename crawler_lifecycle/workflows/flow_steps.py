@@ -10,11 +10,11 @@ from datetime import datetime, timedelta
 from temporalio import workflow
 from temporalio.workflow import ActivityConfig, ActivityHandle
 
+from crawler_lifecycle.contract.flows.states import MemberKind
 from crawler_lifecycle.domain.flows.following import completed_before, followers
 from crawler_lifecycle.domain.flows.messages import AttemptRef, RunSteps, StepsEnded
 from crawler_lifecycle.domain.flows.plan import AttemptStart, MemberChange
 from crawler_lifecycle.domain.flows.planner import Planner
-from crawler_lifecycle.domain.flows.rows import MemberKind
 from crawler_lifecycle.domain.flows.slicing import Slices
 from crawler_lifecycle.domain.flows.standing import released
 from crawler_lifecycle.domain.naming import steps_queue

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from temporalio import workflow
 
 from crawler_lifecycle.activities.flows import FlowActivities
-from crawler_lifecycle.contract.flows.states import FlowState
+from crawler_lifecycle.contract.flows.states import FlowState, MemberKind
 from crawler_lifecycle.domain.flows.following import completed_before
 from crawler_lifecycle.domain.flows.messages import FlowRef, PackedRows, WriteFlow, Written
 from crawler_lifecycle.domain.flows.plan import MemberChange
 from crawler_lifecycle.domain.flows.planner import Planner, completes_approval
-from crawler_lifecycle.domain.flows.rows import NO_RETRY, TOP, MemberKind, MemberRow
+from crawler_lifecycle.domain.flows.rows import NO_RETRY, TOP, MemberRow
 from crawler_lifecycle.domain.ranges import to_ranges
 from crawler_lifecycle.workflows.flow_acts import Bell, FlowAct
 from crawler_lifecycle.workflows.in_the_task import at_once

@@ -5,8 +5,8 @@ import pytest
 from crawler_lifecycle.contract.flows.definition import MemberDefinition
 from crawler_lifecycle.contract.flows.needs import Need
 from crawler_lifecycle.contract.flows.work import StepWork
-from crawler_lifecycle.contract.managers.items import Item
-from crawler_lifecycle.contract.managers.turns import FILTERED_PROBLEM, Problem, Verdict
+from crawler_lifecycle.contract.managers.items import Item, Problem, Verdict
+from crawler_lifecycle.contract.managers.turns import FILTERED_PROBLEM
 from crawler_lifecycle.contract.states import RunStatus
 from tests.browser.chromium import Page
 from tests.browser.shelf import MARKS, Shelf

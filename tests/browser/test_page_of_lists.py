@@ -12,7 +12,7 @@ from sqlalchemy import update
 from crawler_lifecycle.adapters.sql.schema import histories
 from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.crawl_result import CrawlResult
-from crawler_lifecycle.contract.managers.turns import Verdict
+from crawler_lifecycle.contract.managers.items import Verdict
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.requests import KeptRequest
 from crawler_lifecycle.contract.retries import Retries

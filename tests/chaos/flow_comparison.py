@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from crawler_lifecycle.contract.flows.answers import MemberRecord
-from crawler_lifecycle.contract.flows.states import FlowState, MemberState
+from crawler_lifecycle.contract.flows.states import EndKind, FlowState, MemberState
 from crawler_lifecycle.contract.records import RunSummary
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.control.control import Control
-from crawler_lifecycle.domain.flows.ends import EndKind
 from crawler_lifecycle.ports import AttemptRecord
 from tests.chaos.graph import calls_in
 

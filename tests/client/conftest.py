@@ -10,9 +10,8 @@ from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.client import Flows
 from crawler_lifecycle.contract.flows.limits import LARGEST_RESULT
+from crawler_lifecycle.contract.flows.states import EndKind, MemberKind
 from crawler_lifecycle.contract.flows.values import to_text
-from crawler_lifecycle.domain.flows.ends import EndKind
-from crawler_lifecycle.domain.flows.rows import MemberKind
 from tests.contracts.flows import Flow
 from tests.databases import copy_of
 

@@ -11,7 +11,7 @@ import pytest
 
 import crawler_lifecycle
 from crawler_lifecycle.client import Age, Flows, SyncFlows, WorkflowClient, WorkflowPlugin
-from crawler_lifecycle.domain.flows.ends import EndKind
+from crawler_lifecycle.contract.flows.states import EndKind
 from crawler_lifecycle.errors import BadInput, Conflict, NotFound, NotReady
 from crawler_lifecycle.flows import RunningJob, Sequence, StepState, Workflow, WorkflowState, crawl, open_client
 from crawler_lifecycle.flows.running import running

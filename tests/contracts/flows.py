@@ -18,9 +18,10 @@ from crawler_lifecycle.contract.flows.requests import (
     PushFlow,
     RetryMembers,
 )
+from crawler_lifecycle.contract.flows.states import EndKind, MemberKind
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.domain.flows.ends import AttemptEnd, EndKind
+from crawler_lifecycle.domain.flows.ends import AttemptEnd
 from crawler_lifecycle.domain.flows.messages import (
     AttemptRef,
     FlowRef,
@@ -33,7 +34,7 @@ from crawler_lifecycle.domain.flows.messages import (
 )
 from crawler_lifecycle.domain.flows.plan import MemberChange, Plan
 from crawler_lifecycle.domain.flows.planner import Observation, Planner
-from crawler_lifecycle.domain.flows.rows import Ledger, MemberKind, MemberRow
+from crawler_lifecycle.domain.flows.rows import Ledger, MemberRow
 from crawler_lifecycle.domain.ranges import to_ranges
 from crawler_lifecycle.flows import Workflow
 from crawler_lifecycle.ports import Claimed, CrawlStart, DoorAnswer, NewRun, StepEnd, SupervisorExecution

@@ -10,23 +10,13 @@ from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.flows.definition import FlowDefinition, MemberDefinition
 from crawler_lifecycle.contract.flows.requests import PushFlow
+from crawler_lifecycle.contract.flows.states import EndKind
 from crawler_lifecycle.contract.flows.work import CallForm, StepWork
-from crawler_lifecycle.contract.managers.items import Item, Job, Origin, Waiting
-from crawler_lifecycle.contract.managers.turns import (
-    NO_EFFECTS,
-    Begun,
-    Counts,
-    Effects,
-    Page,
-    Reaction,
-    Retry,
-    Start,
-    Verdict,
-)
+from crawler_lifecycle.contract.managers.items import Item, Job, Origin, Verdict, Waiting
+from crawler_lifecycle.contract.managers.turns import NO_EFFECTS, Begun, Counts, Effects, Page, Reaction, Retry, Start
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.requests import RunParameters
 from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.domain.flows.ends import EndKind
 from crawler_lifecycle.ports import ManagerRef, ManagerStart, ManagerStarts, NewRun, SupervisorExecution
 from tests.contracts.flows import BOOKS, Flow
 

@@ -15,11 +15,11 @@ import pytest
 
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.contract.flows.requests import Downstream
-from crawler_lifecycle.contract.flows.states import FlowIntent
+from crawler_lifecycle.contract.flows.states import EndKind, FlowIntent, MemberKind
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.domain.flows.crawls import RunSeen
-from crawler_lifecycle.domain.flows.ends import AttemptEnd, EndKind
-from crawler_lifecycle.domain.flows.rows import MemberKind, MemberRow
+from crawler_lifecycle.domain.flows.ends import AttemptEnd
+from crawler_lifecycle.domain.flows.rows import MemberRow
 from crawler_lifecycle.errors import Conflict
 from crawler_lifecycle.testing.memory import MemoryFlow
 from tests.contracts.flows import CANCELLED, COMPLETED, FAILED, Flow, pushed

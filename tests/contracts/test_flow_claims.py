@@ -12,8 +12,8 @@ from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.flow_schema import flow_attempts, flow_results, step_leases
 from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.flows.retrying import RetryPolicy, RetryRule
-from crawler_lifecycle.contract.flows.states import MemberState
-from crawler_lifecycle.domain.flows.ends import AttemptEnd, EndKind
+from crawler_lifecycle.contract.flows.states import EndKind, MemberState
+from crawler_lifecycle.domain.flows.ends import AttemptEnd
 from crawler_lifecycle.domain.flows.messages import AttemptRef
 from crawler_lifecycle.domain.flows.words import snoozed
 from crawler_lifecycle.errors import NotFound, TemporaryError

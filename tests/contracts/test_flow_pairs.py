@@ -14,12 +14,12 @@ import pytest
 
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.contract.flows.requests import GraftMembers
-from crawler_lifecycle.contract.flows.states import MemberState
+from crawler_lifecycle.contract.flows.states import MemberKind, MemberState
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.domain.flows.ends import AttemptEnd
 from crawler_lifecycle.domain.flows.messages import AttemptRef, GrowGroup
 from crawler_lifecycle.domain.flows.plan import MemberChange
-from crawler_lifecycle.domain.flows.rows import MemberKind, MemberRow
+from crawler_lifecycle.domain.flows.rows import MemberRow
 from crawler_lifecycle.domain.flows.words import START_REFUSED
 from crawler_lifecycle.flows import Workflow, crawl, each_task
 from crawler_lifecycle.flows.building import fragment_of

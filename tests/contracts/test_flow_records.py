@@ -10,8 +10,7 @@ from crawler_lifecycle.adapters.sql import flow_results
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.flows.states import FlowState, MemberState
-from crawler_lifecycle.contract.managers.items import Item
-from crawler_lifecycle.contract.managers.turns import Verdict
+from crawler_lifecycle.contract.managers.items import Item, Verdict
 from crawler_lifecycle.contract.records import FlowPlace
 from crawler_lifecycle.contract.run_filter import RunFilter
 from crawler_lifecycle.contract.states import RunStatus

@@ -8,8 +8,8 @@ from sqlalchemy import delete, update
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.flow_schema import flow_attempts
 from crawler_lifecycle.adapters.sql.manager_schema import manager_attempts
-from crawler_lifecycle.contract.managers.items import ItemState
-from crawler_lifecycle.contract.managers.turns import NO_EFFECTS, Problem
+from crawler_lifecycle.contract.managers.items import ItemState, Problem
+from crawler_lifecycle.contract.managers.turns import NO_EFFECTS
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.domain.flows.unstarted import Refusal
 from crawler_lifecycle.flows import Workflow, crawl

@@ -10,9 +10,9 @@ from crawler_lifecycle.adapters.sql.manager_rows import NOT_TRIED_AGAIN
 from crawler_lifecycle.contract.flows.item_requests import AddItems, CancelItems, RetryItems
 from crawler_lifecycle.contract.flows.work import CallForm, StepWork
 from crawler_lifecycle.contract.managers.item_filter import ItemFilter
-from crawler_lifecycle.contract.managers.items import Item, ItemState, Origin
+from crawler_lifecycle.contract.managers.items import Item, ItemState, Origin, Problem, Verdict
 from crawler_lifecycle.contract.managers.records import OutputLine
-from crawler_lifecycle.contract.managers.turns import FILTERED_PROBLEM, Counts, Effects, Problem, Verdict
+from crawler_lifecycle.contract.managers.turns import FILTERED_PROBLEM, Counts, Effects
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.errors import BadInput, Conflict, Fenced, NotFound
 from crawler_lifecycle.flows import Workflow

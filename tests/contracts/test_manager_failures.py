@@ -16,18 +16,9 @@ from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.schema import histories, history_logs, task_histories
 from crawler_lifecycle.contract.flows.item_requests import AddItems
 from crawler_lifecycle.contract.flows.work import CallForm, StepWork
-from crawler_lifecycle.contract.managers.items import ItemState, Job, JobFilter, JobState
+from crawler_lifecycle.contract.managers.items import ItemState, Job, JobFilter, JobState, Problem, Verdict
 from crawler_lifecycle.contract.managers.records import OutputLine
-from crawler_lifecycle.contract.managers.turns import (
-    NO_EFFECTS,
-    Counts,
-    Intent,
-    Page,
-    Problem,
-    Reaction,
-    Start,
-    Verdict,
-)
+from crawler_lifecycle.contract.managers.turns import NO_EFFECTS, Counts, Intent, Page, Reaction, Start
 from crawler_lifecycle.contract.requests import RunParameters
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.domain.flows.unstarted import Refusal

@@ -10,7 +10,7 @@ from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.manager_schema import manager_attempts, manager_items
 from crawler_lifecycle.adapters.sql.schema import histories
 from crawler_lifecycle.contract.flows.item_requests import AddItems
-from crawler_lifecycle.contract.managers.items import Item, ItemState, JobFilter, JobState
+from crawler_lifecycle.contract.managers.items import Item, ItemState, JobFilter, JobState, Problem, Verdict
 from crawler_lifecycle.contract.managers.turns import (
     GENERATOR_CHANGED,
     SCHEDULED,
@@ -18,10 +18,8 @@ from crawler_lifecycle.contract.managers.turns import (
     Effects,
     Intent,
     Page,
-    Problem,
     Reaction,
     Retry,
-    Verdict,
 )
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.run_filter import RunFilter

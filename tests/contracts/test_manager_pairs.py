@@ -10,12 +10,11 @@ import pytest
 
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.contract.flows.item_requests import AddItems, CancelItems, RetryItems
-from crawler_lifecycle.contract.flows.states import MemberState
-from crawler_lifecycle.contract.managers.items import Job, JobState
+from crawler_lifecycle.contract.flows.states import EndKind, MemberState
+from crawler_lifecycle.contract.managers.items import Job, JobState, Problem, Verdict
 from crawler_lifecycle.contract.managers.records import OutputLine
-from crawler_lifecycle.contract.managers.turns import Effects, Page, Problem, Start, Verdict
+from crawler_lifecycle.contract.managers.turns import Effects, Page, Start
 from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.domain.flows.ends import EndKind
 from crawler_lifecycle.domain.flows.unstarted import Refusal
 from crawler_lifecycle.ports import ManagerStart, StepEnd, SupervisorExecution
 from tests.contracts.contention import Act, contended_pairs

@@ -31,6 +31,7 @@ from crawler_lifecycle.contract.schedules import ScheduleRequest
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.control.control import Control
 from crawler_lifecycle.control.flows.commands import FlowCommands
+from crawler_lifecycle.control.flows.entries import CatalogueManagers
 from crawler_lifecycle.control.flows.following import FollowedFlow, follow
 from crawler_lifecycle.control.installation import Installation
 from crawler_lifecycle.control.opening import context_of
@@ -87,7 +88,7 @@ def engine() -> NotedEngine:
 def flows(database_url: str, tmp_path: Path, engine: NotedEngine) -> Iterator[FlowCommands]:
     control = control_of(database_url, tmp_path, "127.0.0.1:1")
     noted: Any = engine
-    yield FlowCommands(control.context, noted)
+    yield FlowCommands(control.context, noted, CatalogueManagers(control.context))
     control.context.close()
 
 

@@ -22,9 +22,8 @@ from temporalio.testing import WorkflowEnvironment
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.flow_schema import flow_members
 from crawler_lifecycle.contract.flows.records import FlowStatus
-from crawler_lifecycle.contract.flows.states import MemberState
+from crawler_lifecycle.contract.flows.states import MemberKind, MemberState
 from crawler_lifecycle.domain.flows.messages import WriteFlow
-from crawler_lifecycle.domain.flows.rows import MemberKind
 from crawler_lifecycle.domain.flows.summary import status_of
 from crawler_lifecycle.errors import Conflict
 from crawler_lifecycle.flows import Context, Workflow

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from crawler_lifecycle.contract.flows.item_requests import RetryItems
+from crawler_lifecycle.contract.flows.states import EndKind
 from crawler_lifecycle.contract.managers.turns import Counts
-from crawler_lifecycle.domain.flows.ends import EndKind
 from crawler_lifecycle.domain.flows.messages import AttemptRef, ReadFlow
 from crawler_lifecycle.managers.workflow_manager import BaseLoopScript
 from crawler_lifecycle.ports import ManagerRef, SupervisorExecution

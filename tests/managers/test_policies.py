@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from crawler_lifecycle.adapters.sql.manager_rows import NOT_TRIED_AGAIN
-from crawler_lifecycle.contract.managers.turns import Problem
+from crawler_lifecycle.contract.managers.items import Problem
 from crawler_lifecycle.managers import Breaker, Item, PeriodicCrawlManager, RetryRule
 from crawler_lifecycle.managers.failures import GeneratorChanged
 from crawler_lifecycle.managers.policies import key_of

@@ -12,8 +12,9 @@ from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.contract.flows.item_requests import RetryItems
 from crawler_lifecycle.contract.flows.records import Why
 from crawler_lifecycle.contract.flows.states import FlowIntent
+from crawler_lifecycle.contract.managers.items import Verdict
 from crawler_lifecycle.contract.managers.records import ManagerStatus
-from crawler_lifecycle.contract.managers.turns import BREAKERS, HELD, OURS, Effects, Verdict
+from crawler_lifecycle.contract.managers.turns import BREAKERS, HELD, OURS, Effects
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.domain.managers.explanation import explained, manager_explained
 from crawler_lifecycle.ports import ManagerRef

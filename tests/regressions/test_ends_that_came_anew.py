@@ -3,7 +3,8 @@
 import pytest
 
 from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.contract.managers.turns import Effects, Verdict
+from crawler_lifecycle.contract.managers.items import Verdict
+from crawler_lifecycle.contract.managers.turns import Effects
 from crawler_lifecycle.contract.states import RunStatus
 from tests.contracts.managers import Managed, managed, reopened
 

@@ -8,7 +8,8 @@ from datetime import timedelta
 import pytest
 
 from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.contract.managers.turns import GENERATOR_CHANGED, Problem
+from crawler_lifecycle.contract.managers.items import Problem
+from crawler_lifecycle.contract.managers.turns import GENERATOR_CHANGED
 from crawler_lifecycle.managers import PeriodicCrawlManager
 from crawler_lifecycle.services.flows.managers import setbacks
 from crawler_lifecycle.services.flows.managers.setbacks import Setbacks

@@ -8,11 +8,11 @@ from crawler_lifecycle.adapters.sql import manager_renewing, manager_retries
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.contract.flows.item_requests import CancelItems, RetryItems
 from crawler_lifecycle.contract.flows.requests import RetryMembers
-from crawler_lifecycle.contract.managers.items import Item, ItemState
-from crawler_lifecycle.contract.managers.turns import Counts, Page, Verdict
+from crawler_lifecycle.contract.flows.states import EndKind
+from crawler_lifecycle.contract.managers.items import Item, ItemState, Verdict
+from crawler_lifecycle.contract.managers.turns import Counts, Page
 from crawler_lifecycle.contract.requests import RunParameters
 from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.domain.flows.ends import EndKind
 from crawler_lifecycle.errors import BadInput
 from tests.contracts.managers import Managed, begun_again, counts, item, managed, numbers, over
 

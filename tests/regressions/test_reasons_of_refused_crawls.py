@@ -6,7 +6,8 @@ import pytest
 
 from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.flows.requests import PushFlow
-from crawler_lifecycle.domain.flows.ends import AttemptEnd, EndKind
+from crawler_lifecycle.contract.flows.states import EndKind
+from crawler_lifecycle.domain.flows.ends import AttemptEnd
 from crawler_lifecycle.flows import Workflow, crawl
 from tests.client.conftest import Hand
 from tests.commands import Crawlctl

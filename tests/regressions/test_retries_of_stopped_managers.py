@@ -7,7 +7,8 @@ import pytest
 from crawler_lifecycle.adapters.sql import manager_retries
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.contract.flows.item_requests import RetryItems
-from crawler_lifecycle.contract.managers.turns import Counts, Verdict
+from crawler_lifecycle.contract.managers.items import Verdict
+from crawler_lifecycle.contract.managers.turns import Counts
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.ports import DoorAnswer
 from tests.contracts.managers import Managed, begun_again, counts, managed, over

@@ -11,8 +11,8 @@ from sqlalchemy import select
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.manager_schema import managers
 from crawler_lifecycle.contract.managers.item_filter import ItemFilter
-from crawler_lifecycle.contract.managers.items import Job
-from crawler_lifecycle.contract.managers.turns import Counts, Effects, Reaction, Verdict
+from crawler_lifecycle.contract.managers.items import Job, Verdict
+from crawler_lifecycle.contract.managers.turns import Counts, Effects, Reaction
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.states import RunStatus
 from tests.contracts.managers import Managed, managed, reopened

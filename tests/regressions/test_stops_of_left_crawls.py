@@ -16,6 +16,7 @@ from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.control.control import Control
 from crawler_lifecycle.control.flows import commands
 from crawler_lifecycle.control.flows.commands import FlowCommands
+from crawler_lifecycle.control.flows.entries import CatalogueManagers
 from crawler_lifecycle.control.installation import Installation
 from crawler_lifecycle.errors import NotFound
 from tests.contracts.flows import CANCELLED
@@ -52,7 +53,7 @@ def engine() -> NotedStops:
 def flows(database_url: str, tmp_path: Path, engine: NotedStops) -> Iterator[FlowCommands]:
     control = Control(Installation.with_variables(tmp_path, {"CRAWLER_DATABASE__URL": database_url}))
     noted: Any = engine
-    yield FlowCommands(control.context, noted)
+    yield FlowCommands(control.context, noted, CatalogueManagers(control.context))
     control.context.close()
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.contract.managers.turns import Problem
+from crawler_lifecycle.contract.managers.items import Problem
 from crawler_lifecycle.managers.parameters import StopRetry
 from crawler_lifecycle.testing import ManagerPlay
 from tests.commands import Crawlctl

@@ -13,8 +13,9 @@ from crawler_lifecycle.contract.flows.records import Why
 from crawler_lifecycle.contract.flows.requests import PushFlow
 from crawler_lifecycle.contract.flows.states import FlowIntent
 from crawler_lifecycle.contract.flows.work import CallForm, StepWork
+from crawler_lifecycle.contract.managers.items import Verdict
 from crawler_lifecycle.contract.managers.records import ManagerStatus
-from crawler_lifecycle.contract.managers.turns import Effects, Verdict
+from crawler_lifecycle.contract.managers.turns import Effects
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.control.flows.whys import with_managers
 from crawler_lifecycle.ports import ManagerRef

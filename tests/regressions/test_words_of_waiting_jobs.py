@@ -11,7 +11,7 @@ import pytest
 
 from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.flows.requests import PushFlow
-from crawler_lifecycle.domain.flows.ends import EndKind
+from crawler_lifecycle.contract.flows.states import EndKind
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.flows import RunningJob, Workflow, crawl
 from crawler_lifecycle.services.flows.annotations import result_check

@@ -5,11 +5,11 @@ And all rows were read while a write was under way: the new planner waited for a
 
 import pytest
 
-from crawler_lifecycle.contract.flows.states import FlowState, MemberState
+from crawler_lifecycle.contract.flows.states import FlowState, MemberKind, MemberState
 from crawler_lifecycle.domain.flows.messages import FlowRef
 from crawler_lifecycle.domain.flows.plan import MemberChange
 from crawler_lifecycle.domain.flows.planner import Planner
-from crawler_lifecycle.domain.flows.rows import FlowRow, Ledger, MemberKind, MemberRow
+from crawler_lifecycle.domain.flows.rows import FlowRow, Ledger, MemberRow
 from crawler_lifecycle.domain.flows.unconfirmed import Unconfirmed
 from crawler_lifecycle.workflows.flow_acts import Bell
 from crawler_lifecycle.workflows.flow_course import Course

@@ -10,7 +10,8 @@ from crawler_lifecycle.adapters.sql.flow_schema import flows
 from crawler_lifecycle.adapters.sql.manager_schema import manager_attempts, manager_items
 from crawler_lifecycle.adapters.sql.schema import histories
 from crawler_lifecycle.contract.flows.item_requests import CancelItems, RetryItems
-from crawler_lifecycle.contract.managers.turns import Effects, Verdict
+from crawler_lifecycle.contract.managers.items import Verdict
+from crawler_lifecycle.contract.managers.turns import Effects
 from crawler_lifecycle.contract.states import ExportState, RunStatus
 from crawler_lifecycle.errors import NotFound
 from crawler_lifecycle.ports import Delivery

@@ -15,7 +15,7 @@ from crawler_lifecycle.adapters.sql.flow_schema import flow_members
 from crawler_lifecycle.adapters.sql.schema import histories
 from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.audits import AuditRef, Finding, FindingKind
-from crawler_lifecycle.contract.managers.turns import Verdict
+from crawler_lifecycle.contract.managers.items import Verdict
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.domain.flows.words import HOST_PATIENCE
 from crawler_lifecycle.flows import Workflow

@@ -12,8 +12,8 @@ from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.cli.program import main
 from crawler_lifecycle.client import Api as HttpApi
 from crawler_lifecycle.contract.managers.item_filter import ItemFilter
+from crawler_lifecycle.contract.managers.items import Verdict
 from crawler_lifecycle.contract.managers.records import OutputLine
-from crawler_lifecycle.contract.managers.turns import Verdict
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.services.api.tokens import Scope
 from tests.apis import Api, problem, served, stream

@@ -16,7 +16,7 @@ from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.cli.program import main
 from crawler_lifecycle.client.http import Api as Client
-from crawler_lifecycle.contract.managers.turns import Verdict
+from crawler_lifecycle.contract.managers.items import Verdict
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.errors import Conflict, NotFound
 from crawler_lifecycle.flows import Workflow, crawl

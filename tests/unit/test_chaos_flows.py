@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from crawler_lifecycle.contract.flows.answers import MemberRecord
-from crawler_lifecycle.contract.flows.states import FlowState, MemberState
+from crawler_lifecycle.contract.flows.states import EndKind, FlowState, MemberState
 from crawler_lifecycle.contract.records import FlowPlace, RunSummary
 from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.domain.flows.ends import EndKind
 from crawler_lifecycle.ports import AttemptRecord
 from tests.chaos.flow_comparison import ToldFlow, compared_flow
 from tests.chaos.flow_lives import ENDLESS, FlowDeed, flow_lives

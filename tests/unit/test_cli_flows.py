@@ -24,11 +24,10 @@ from crawler_lifecycle.contract.flows.answers import FlowSummary, MemberRecord
 from crawler_lifecycle.contract.flows.definition import FlowDefinition
 from crawler_lifecycle.contract.flows.records import FlowStatus
 from crawler_lifecycle.contract.flows.requests import AppendMembers, PushFlow
-from crawler_lifecycle.contract.flows.states import FlowIntent, FlowState, MemberState
+from crawler_lifecycle.contract.flows.states import EndKind, FlowIntent, FlowState, MemberState
 from crawler_lifecycle.contract.managers.records import ItemSums, ManagerStatus
 from crawler_lifecycle.contract.managers.turns import Counts
 from crawler_lifecycle.domain.flows import words
-from crawler_lifecycle.domain.flows.ends import EndKind
 from crawler_lifecycle.flows import Workflow
 from crawler_lifecycle.flows.building import fragment_of
 from crawler_lifecycle.ports import Delivery

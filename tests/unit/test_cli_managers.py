@@ -13,12 +13,11 @@ import pytest
 from click.testing import Result
 
 from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.contract.managers.items import Item
+from crawler_lifecycle.contract.flows.states import EndKind
+from crawler_lifecycle.contract.managers.items import Item, Problem, Verdict
 from crawler_lifecycle.contract.managers.records import OutputLine
-from crawler_lifecycle.contract.managers.turns import Problem, Verdict
 from crawler_lifecycle.contract.requests import RunParameters
 from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.domain.flows.ends import EndKind
 from tests.commands import Crawlctl
 from tests.contracts.managers import Managed, item, managed, over
 from tests.unit.manager_files import FILE

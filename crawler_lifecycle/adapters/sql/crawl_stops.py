@@ -13,8 +13,8 @@ from crawler_lifecycle.adapters.sql.manager_schema import manager_attempts
 from crawler_lifecycle.adapters.sql.pages import PagedStatement, pages
 from crawler_lifecycle.adapters.sql.schema import histories
 from crawler_lifecycle.adapters.sql.transactions import OPEN_STATUSES, reading, transaction
+from crawler_lifecycle.contract.flows.states import MemberKind
 from crawler_lifecycle.domain.flows.messages import FlowRef
-from crawler_lifecycle.domain.flows.rows import MemberKind
 from crawler_lifecycle.domain.naming import crawl_workflow_id
 from crawler_lifecycle.ports import CrawlToStop
 

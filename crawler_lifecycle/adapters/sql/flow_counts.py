@@ -12,8 +12,8 @@ from crawler_lifecycle.adapters.sql.flow_rows import NO_NEEDS, flow_row, needs_o
 from crawler_lifecycle.adapters.sql.flow_schema import flow_attempts, flow_members, flows
 from crawler_lifecycle.adapters.sql.flow_sights import IS_LAST_ATTEMPT, NEWS_AFTER_END, NEWS_UNDER_WAY
 from crawler_lifecycle.adapters.sql.schema import histories
-from crawler_lifecycle.contract.flows.states import FAILED, MemberState
-from crawler_lifecycle.domain.flows.rows import MemberKind, MemberRow, ancestors
+from crawler_lifecycle.contract.flows.states import FAILED, MemberKind, MemberState
+from crawler_lifecycle.domain.flows.rows import MemberRow, ancestors
 from crawler_lifecycle.domain.flows.tallies import (
     Tallies,
     Tally,

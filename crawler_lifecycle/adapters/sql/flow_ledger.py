@@ -1,11 +1,13 @@
 """The ledger for a flow's supervisor: its beginning, its readings, its writes, and growth by a crawl's tasks."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, select, update
 
+from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.flow_crawls import FlowCrawls
 from crawler_lifecycle.adapters.sql.flow_door import Door
 from crawler_lifecycle.adapters.sql.flow_ends import insert_end
@@ -16,7 +18,6 @@ from crawler_lifecycle.adapters.sql.flow_schema import flow_groups, flows
 from crawler_lifecycle.adapters.sql.flow_sights import attempt_ends, news_of_runs, run_sights, task_sights
 from crawler_lifecycle.adapters.sql.flow_starts import have_completed
 from crawler_lifecycle.adapters.sql.flow_writing import write_changes
-from crawler_lifecycle.adapters.sql.manager_ends import close_with_flow
 from crawler_lifecycle.adapters.sql.transactions import transaction
 from crawler_lifecycle.contract.flows.definition import GroupDefinition
 from crawler_lifecycle.contract.flows.requests import FlowRequest
@@ -55,6 +56,8 @@ GROUP_NEWS = (
 OPEN_MEMBER = (
     select(members.number).where(members.flow == bindparam("of_flow"), members.state.notin_([*FINAL])).limit(1)
 )
+# closes the managers that end with their flow, in the transaction of the flow's end
+CloseManagers = Callable[[Connection, Row[Any], datetime], None]
 
 
 class _Stale(Exception):
@@ -63,6 +66,10 @@ class _Stale(Exception):
 
 class FlowSupervision(OnFlows):
     """The methods in `ports.FlowLedger` for the rows of a flow."""
+
+    def __init__(self, db: Database, close_managers: CloseManagers) -> None:
+        super().__init__(db)
+        self._close_managers = close_managers
 
     @transaction
     def begin(self, tx: Connection, flow_uid: str, execution: SupervisorExecution) -> FlowRef:
@@ -130,7 +137,7 @@ class FlowSupervision(OnFlows):
         now = self._db.clock()
         tx.execute(this_flow.values(state=state, stopped_at=now if state.is_final else None))
         if state.is_final:
-            close_with_flow(tx, head, now)
+            self._close_managers(tx, head, now)
             add_line(tx, head.id, now, "ended", f"the flow is {state}")
             insert_end(tx, head, state, now)
         elif head.state.is_final:

@@ -17,9 +17,9 @@ from crawler_lifecycle.adapters.sql.pages import pages
 from crawler_lifecycle.adapters.sql.schema import histories
 from crawler_lifecycle.adapters.sql.transactions import reading
 from crawler_lifecycle.contract.flows.definition import GroupDefinition, MemberDefinition
-from crawler_lifecycle.contract.flows.states import MemberState
+from crawler_lifecycle.contract.flows.states import MemberKind, MemberState
 from crawler_lifecycle.domain.flows.explanation import with_silent_host
-from crawler_lifecycle.domain.flows.rows import MemberKind, ancestors
+from crawler_lifecycle.domain.flows.rows import ancestors
 from crawler_lifecycle.domain.flows.tallies import Tallies
 from crawler_lifecycle.domain.flows.words import START_REFUSED
 from crawler_lifecycle.ports import FlowNews, KeptFlow, Part

@@ -18,8 +18,9 @@ from crawler_lifecycle.adapters.sql.flow_rows import (
 from crawler_lifecycle.adapters.sql.flow_schema import flow_members
 from crawler_lifecycle.adapters.sql.flow_sights import attempt_ends, run_sights
 from crawler_lifecycle.adapters.sql.pages import PagedStatement, pages
+from crawler_lifecycle.contract.flows.states import MemberKind
 from crawler_lifecycle.domain.flows.crawls import after_sight
-from crawler_lifecycle.domain.flows.rows import TOP, GroupRow, Ledger, MemberKind, MemberRow
+from crawler_lifecycle.domain.flows.rows import TOP, GroupRow, Ledger, MemberRow
 from crawler_lifecycle.domain.flows.states import effective
 
 OF_FLOW = members.flow == bindparam("of_flow")

@@ -15,15 +15,14 @@ from crawler_lifecycle.adapters.sql.flow_results import read_results, refuse_too
 from crawler_lifecycle.adapters.sql.flow_rows import flow_row, members
 from crawler_lifecycle.adapters.sql.flow_schema import flow_attempts, flow_groups, flow_logs, flow_members, flows
 from crawler_lifecycle.adapters.sql.flow_sights import IS_OPEN, SIGHT_COLUMNS, UNREAD, run_sight, runs
-from crawler_lifecycle.adapters.sql.manager_rows import REFUSED_AS_FAILED
-from crawler_lifecycle.adapters.sql.manager_schema import managers
+from crawler_lifecycle.adapters.sql.manager_schema import REFUSED_AS_FAILED, managers
 from crawler_lifecycle.adapters.sql.schema import histories
 from crawler_lifecycle.adapters.sql.texts import is_text
 from crawler_lifecycle.adapters.sql.transactions import reading
-from crawler_lifecycle.contract.flows.states import FlowIntent, FlowState, MemberState
+from crawler_lifecycle.contract.flows.states import FlowIntent, FlowState, MemberKind, MemberState
 from crawler_lifecycle.domain.flows import words
 from crawler_lifecycle.domain.flows.crawls import as_end
-from crawler_lifecycle.domain.flows.rows import FlowRow, MemberKind
+from crawler_lifecycle.domain.flows.rows import FlowRow
 from crawler_lifecycle.domain.flows.words import FAILURES_SHOWN, HOST_PATIENCE
 from crawler_lifecycle.domain.naming import host_of
 from crawler_lifecycle.ports import (

@@ -14,10 +14,10 @@ from crawler_lifecycle.adapters.sql.pages import pages
 from crawler_lifecycle.adapters.sql.schema import exports, histories
 from crawler_lifecycle.contract.flows.limits import LARGEST_READING
 from crawler_lifecycle.contract.flows.records import CrawlReceipt
-from crawler_lifecycle.contract.flows.states import MemberState
+from crawler_lifecycle.contract.flows.states import MemberKind, MemberState
 from crawler_lifecycle.contract.flows.values import encode
 from crawler_lifecycle.contract.states import ExportKind
-from crawler_lifecycle.domain.flows.rows import MemberKind, MemberRow
+from crawler_lifecycle.domain.flows.rows import MemberRow
 from crawler_lifecycle.errors import BadInput
 
 MIB = 1024 * 1024

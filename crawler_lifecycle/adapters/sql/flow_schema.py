@@ -21,10 +21,16 @@ from crawler_lifecycle.adapters.sql.types import (
 from crawler_lifecycle.contract.flows.announcements import FlowEnd
 from crawler_lifecycle.contract.flows.names import LONGEST_PATH
 from crawler_lifecycle.contract.flows.retrying import RetryPolicy
-from crawler_lifecycle.contract.flows.states import FlowIntent, FlowState, GroupGrowth, MemberState, Ready
+from crawler_lifecycle.contract.flows.states import (
+    EndKind,
+    FlowIntent,
+    FlowState,
+    GroupGrowth,
+    MemberKind,
+    MemberState,
+    Ready,
+)
 from crawler_lifecycle.contract.requesters import LONGEST_REQUESTER
-from crawler_lifecycle.domain.flows.ends import EndKind
-from crawler_lifecycle.domain.flows.rows import MemberKind
 
 flows = sa.Table(
     "flows",

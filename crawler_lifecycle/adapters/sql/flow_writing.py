@@ -20,8 +20,9 @@ from crawler_lifecycle.adapters.sql.flow_rows import (
 from crawler_lifecycle.adapters.sql.flow_schema import flow_groups, flow_members
 from crawler_lifecycle.adapters.sql.pages import PagedStatement, pages
 from crawler_lifecycle.contract.flows.definition import GroupDefinition, MemberDefinition
+from crawler_lifecycle.contract.flows.states import MemberKind
 from crawler_lifecycle.domain.flows.plan import MemberChange
-from crawler_lifecycle.domain.flows.rows import GroupRow, MemberKind, MemberRow
+from crawler_lifecycle.domain.flows.rows import GroupRow, MemberRow
 
 KEY = [members.flow, members.number]
 # columns of a page of changes with the values of the row before

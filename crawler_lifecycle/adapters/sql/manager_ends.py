@@ -9,8 +9,7 @@ from crawler_lifecycle.adapters.sql.flow_schema import flow_members
 from crawler_lifecycle.adapters.sql.manager_locks import COLUMNS, OF_MANAGER, Managed
 from crawler_lifecycle.adapters.sql.manager_rows import NOT_STARTED
 from crawler_lifecycle.adapters.sql.manager_schema import manager_attempts, manager_items, managers
-from crawler_lifecycle.contract.managers.items import ItemState
-from crawler_lifecycle.contract.managers.turns import Verdict
+from crawler_lifecycle.contract.managers.items import ItemState, Verdict
 from crawler_lifecycle.domain.flows.words import DRAINED
 
 members, items, attempts = flow_members.c, manager_items.c, manager_attempts.c

@@ -14,8 +14,8 @@ from crawler_lifecycle.adapters.sql.manager_rows import JOB_COLUMNS, WITH_RUNS, 
 from crawler_lifecycle.adapters.sql.manager_schema import manager_attempts, manager_items
 from crawler_lifecycle.adapters.sql.pages import pages
 from crawler_lifecycle.adapters.sql.transactions import reading, transaction
-from crawler_lifecycle.contract.managers.items import ItemState, Job
-from crawler_lifecycle.contract.managers.turns import SCHEDULED, Intent, Reaction, Start, Verdict
+from crawler_lifecycle.contract.managers.items import ItemState, Job, Verdict
+from crawler_lifecycle.contract.managers.turns import SCHEDULED, Intent, Reaction, Start
 from crawler_lifecycle.contract.requests import FlowLink, RunRequest
 from crawler_lifecycle.domain.flows.unstarted import Refusal
 from crawler_lifecycle.ports.managers import ManagerRef, ManagerStart, ManagerStarts, Setbacks

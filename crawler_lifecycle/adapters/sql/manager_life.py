@@ -18,9 +18,9 @@ from crawler_lifecycle.contract.flows.definition import MemberDefinition
 from crawler_lifecycle.contract.flows.names import last_name
 from crawler_lifecycle.contract.flows.states import FlowIntent, MemberState
 from crawler_lifecycle.contract.flows.work import StepWork
-from crawler_lifecycle.contract.managers.items import ItemState
+from crawler_lifecycle.contract.managers.items import ItemState, Problem
 from crawler_lifecycle.contract.managers.records import OutputLine
-from crawler_lifecycle.contract.managers.turns import GENERATOR_CHANGED, Begun, Counts, Effects, Intent, Problem
+from crawler_lifecycle.contract.managers.turns import GENERATOR_CHANGED, Begun, Counts, Effects, Intent
 from crawler_lifecycle.domain.managers.output import last_lines
 from crawler_lifecycle.domain.words import counted
 from crawler_lifecycle.errors import Fenced

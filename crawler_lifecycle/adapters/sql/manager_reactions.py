@@ -16,8 +16,8 @@ from crawler_lifecycle.adapters.sql.manager_locks import OF_MANAGER, Managed
 from crawler_lifecycle.adapters.sql.manager_rows import ADDED
 from crawler_lifecycle.adapters.sql.manager_schema import manager_attempts, manager_items
 from crawler_lifecycle.adapters.sql.pages import pages
-from crawler_lifecycle.contract.managers.items import ItemState
-from crawler_lifecycle.contract.managers.turns import Reaction, Verdict
+from crawler_lifecycle.contract.managers.items import ItemState, Verdict
+from crawler_lifecycle.contract.managers.turns import Reaction
 
 T = TypeVar("T", bound=Hashable)
 items, attempts = manager_items.c, manager_attempts.c

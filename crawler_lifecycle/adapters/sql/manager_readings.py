@@ -14,9 +14,9 @@ from crawler_lifecycle.adapters.sql.manager_schema import manager_attempts, mana
 from crawler_lifecycle.adapters.sql.manager_statuses import ManagerStatuses, member_of
 from crawler_lifecycle.adapters.sql.transactions import reading
 from crawler_lifecycle.contract.managers.item_filter import ALL_ITEMS, ItemFilter
-from crawler_lifecycle.contract.managers.items import ItemState
+from crawler_lifecycle.contract.managers.items import ItemState, Verdict
 from crawler_lifecycle.contract.managers.records import ItemAttempt, ItemRecord, OutputLine
-from crawler_lifecycle.contract.managers.turns import FILTERED_PROBLEM, Counts, Verdict
+from crawler_lifecycle.contract.managers.turns import FILTERED_PROBLEM, Counts
 from crawler_lifecycle.domain.managers.renewing import changed_arguments
 from crawler_lifecycle.errors import NotFound
 

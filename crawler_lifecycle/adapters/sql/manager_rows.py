@@ -4,16 +4,15 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Row, case
+from sqlalchemy import Row
 
-from crawler_lifecycle.adapters.sql.manager_schema import manager_attempts, managers
+from crawler_lifecycle.adapters.sql.manager_schema import manager_attempts
 from crawler_lifecycle.adapters.sql.schema import histories
 from crawler_lifecycle.contract.flows.names import last_name
 from crawler_lifecycle.contract.managers.items import Item, ItemState, Job, JobState, Origin, Override, Waiting
 from crawler_lifecycle.contract.requests import KeptRequest, RunParameters
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.domain.naming import crawl_workflow_id
-from crawler_lifecycle.domain.outcome_words import FINISHED
 
 DELAYED, ADDED, GENERATED = range(3)  # places in the order of the choice
 NOT_STARTED = "the manager was closed before the item could start"  # problem of an item that a close has cancelled
@@ -22,8 +21,6 @@ JOB_COLUMNS = [
     *(column for column in manager_attempts.c if column.name not in ("flow", "manager", "verdict")),
     histories.c.started_at.label("running_at"),
 ]
-# refused items that count as failures: a manager that closed as finished has skipped them, or its own filter has
-REFUSED_AS_FAILED = case((managers.c.close_reason == FINISHED, 0), else_=managers.c.refused)
 WITH_RUNS = manager_attempts.outerjoin(histories, histories.c.id == manager_attempts.c.run_id)  # for JOB_COLUMNS
 
 

@@ -17,9 +17,9 @@ from crawler_lifecycle.adapters.sql.types import (
     growing,
     stored_enum,
 )
-from crawler_lifecycle.contract.managers.items import LONGEST_KEY, ItemState, Origin
-from crawler_lifecycle.contract.managers.turns import Problem, Verdict
+from crawler_lifecycle.contract.managers.items import LONGEST_KEY, ItemState, Origin, Problem, Verdict
 from crawler_lifecycle.contract.requests import RunParameters
+from crawler_lifecycle.domain.outcome_words import FINISHED
 
 
 def _of_manager() -> list[sa.Column[int]]:
@@ -129,3 +129,5 @@ manager_attempts = sa.Table(
     sa.Index("ix_manager_attempts_open", "flow", "manager", "reacted_at", "ended_at", "number"),
     **TABLE_OPTIONS,
 )
+# refused items that count as failures: a manager that closed as finished has skipped them, or its own filter has
+REFUSED_AS_FAILED = sa.case((managers.c.close_reason == FINISHED, 0), else_=managers.c.refused)

@@ -12,8 +12,7 @@ from crawler_lifecycle.adapters.sql.flow_schema import flows
 from crawler_lifecycle.adapters.sql.manager_late_ends import ends_in_flows
 from crawler_lifecycle.adapters.sql.manager_life import counts_of
 from crawler_lifecycle.adapters.sql.manager_locks import COLUMNS, OF_MANAGER, THIS_MANAGER
-from crawler_lifecycle.adapters.sql.manager_rows import REFUSED_AS_FAILED
-from crawler_lifecycle.adapters.sql.manager_schema import manager_items, managers
+from crawler_lifecycle.adapters.sql.manager_schema import REFUSED_AS_FAILED, manager_items, managers
 from crawler_lifecycle.adapters.sql.transactions import reading
 from crawler_lifecycle.contract.flows.definition import MemberDefinition
 from crawler_lifecycle.contract.flows.states import MemberState

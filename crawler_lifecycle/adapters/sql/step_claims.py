@@ -33,8 +33,7 @@ from crawler_lifecycle.adapters.sql.flow_starts import (
 from crawler_lifecycle.adapters.sql.flow_tasks import with_items
 from crawler_lifecycle.adapters.sql.pages import PagedStatement, pages
 from crawler_lifecycle.adapters.sql.transactions import transaction
-from crawler_lifecycle.contract.flows.states import UNSTARTED, GroupGrowth
-from crawler_lifecycle.domain.flows.ends import EndKind
+from crawler_lifecycle.contract.flows.states import UNSTARTED, EndKind, GroupGrowth
 from crawler_lifecycle.domain.flows.messages import AttemptRef, FlowRef
 from crawler_lifecycle.domain.flows.rows import MemberRow
 from crawler_lifecycle.errors import TemporaryError

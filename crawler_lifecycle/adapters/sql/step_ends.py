@@ -14,8 +14,8 @@ from crawler_lifecycle.adapters.sql.flow_starts import read_attempts
 from crawler_lifecycle.adapters.sql.flow_writing import write_states
 from crawler_lifecycle.adapters.sql.pages import PagedStatement, pages
 from crawler_lifecycle.adapters.sql.transactions import transaction
-from crawler_lifecycle.contract.flows.states import MemberState
-from crawler_lifecycle.domain.flows.ends import AttemptEnd, EndKind, after_end
+from crawler_lifecycle.contract.flows.states import EndKind, MemberState
+from crawler_lifecycle.domain.flows.ends import AttemptEnd, after_end
 from crawler_lifecycle.domain.flows.rows import MemberRow
 from crawler_lifecycle.errors import NotFound
 from crawler_lifecycle.ports import AttemptKey, StepEnd

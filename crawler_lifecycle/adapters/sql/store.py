@@ -14,6 +14,7 @@ from crawler_lifecycle.adapters.sql.histories import Histories
 from crawler_lifecycle.adapters.sql.limits import SqlLimits
 from crawler_lifecycle.adapters.sql.manager_audits import SqlManagerAudits
 from crawler_lifecycle.adapters.sql.manager_doors import SqlManagerDoors
+from crawler_lifecycle.adapters.sql.manager_ends import close_with_flow
 from crawler_lifecycle.adapters.sql.manager_jobs import ManagerJobs
 from crawler_lifecycle.adapters.sql.manager_life import ManagerLife
 from crawler_lifecycle.adapters.sql.manager_lists import ManagerLists
@@ -86,7 +87,7 @@ class SqlStore:
         self.places: Places = SqlPlaces(db)
         self.limits: Limits = SqlLimits(db, most_tasks)
         self.flow_doors: FlowDoors = SqlFlowDoors(db)
-        self.flow_ledger: FlowLedger = SqlFlowLedger(db)
+        self.flow_ledger: FlowLedger = SqlFlowLedger(db, close_with_flow)
         self.flow_ends: FlowEnds = SqlFlowEnds(db)
         self.step_claims: StepClaims = SqlStepClaims(db)
         self.flow_records: FlowRecords = SqlFlowRecords(db)

@@ -92,3 +92,18 @@ class Ready(StrEnum):
 
     ENDED = "ended"  # the run has ended
     ARCHIVED = "archived"  # the archive with the run's files is ready, too
+
+
+class MemberKind(StrEnum):
+    CRAWL = "crawl"
+    STEP = "step"
+    APPROVAL = "approval"
+
+
+class EndKind(StrEnum):
+    """The end of an attempt."""
+
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    SNOOZED = "snoozed"  # the function asked for another attempt after a pause

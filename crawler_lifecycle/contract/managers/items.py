@@ -103,3 +103,19 @@ class JobFilter(Message):
     labels: tuple[str, ...] = Field(default=(), description="runs have all these labels")
     before: int | None = Field(default=None, description="the previous page's last RunID")
     limit: int
+
+
+class Verdict(StrEnum):
+    """A manager's judgement about an end."""
+
+    OK = "ok"
+    BAD = "bad"
+
+
+class Problem(Message):
+    """Failed author's code. The manager is paused until people resume the flow."""
+
+    phase: str = Field(description="hook or method that failed")
+    job: str | None = Field(default=None, description="key of the job in question")
+    error: str = Field(description="traceback, or the end of the process")
+    failures: int = Field(default=1, description="failures without progress")

@@ -5,8 +5,8 @@ from datetime import datetime
 from pydantic import Field
 
 from crawler_lifecycle.contract.base import Message
-from crawler_lifecycle.contract.managers.items import ItemState, Origin, Override
-from crawler_lifecycle.contract.managers.turns import Counts, Problem
+from crawler_lifecycle.contract.managers.items import ItemState, Origin, Override, Problem
+from crawler_lifecycle.contract.managers.turns import Counts
 
 
 class ItemRecord(Message):

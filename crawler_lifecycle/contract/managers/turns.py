@@ -6,7 +6,7 @@ from enum import StrEnum
 from pydantic import Field, JsonValue
 
 from crawler_lifecycle.contract.base import Message
-from crawler_lifecycle.contract.managers.items import Item, Override
+from crawler_lifecycle.contract.managers.items import Item, Override, Verdict
 from crawler_lifecycle.contract.requests import A_YEAR, RunParameters
 
 GENERATOR_CHANGED = "generator_changed"  # phase of a problem: people decide whether the new sets are right
@@ -68,13 +68,6 @@ class Retry(Message):
     delay_seconds: float = Field(default=0, le=A_YEAR, allow_inf_nan=False)
 
 
-class Verdict(StrEnum):
-    """A manager's judgement about an end."""
-
-    OK = "ok"
-    BAD = "bad"
-
-
 class Reaction(Message):
     """The hook's end for an ended attempt. A repeated reaction has no effect."""
 
@@ -115,15 +108,6 @@ class Start(Message):
     attempt: int
     generation: int = 1
     request: RunParameters
-
-
-class Problem(Message):
-    """Failed author's code. The manager is paused until people resume the flow."""
-
-    phase: str = Field(description="hook or method that failed")
-    job: str | None = Field(default=None, description="key of the job in question")
-    error: str = Field(description="traceback, or the end of the process")
-    failures: int = Field(default=1, description="failures without progress")
 
 
 class Counts(Message):

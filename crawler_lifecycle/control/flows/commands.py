@@ -8,10 +8,10 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from operator import methodcaller
+from typing import Protocol, TypeVar
 
 from crawler_lifecycle.contract.flows.answers import FlowAnswer
-from crawler_lifecycle.contract.flows.definition import FlowDefinition
+from crawler_lifecycle.contract.flows.definition import FlowDefinition, Fragment
 from crawler_lifecycle.contract.flows.item_requests import AddItems, CancelItems, RetryItems, StartManager
 from crawler_lifecycle.contract.flows.requests import (
     AppendMembers,
@@ -30,7 +30,6 @@ from crawler_lifecycle.contract.run_filter import RunFilter
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.control.context import ControlContext
 from crawler_lifecycle.control.engine import Engine
-from crawler_lifecycle.control.flows.definitions import definition_of_entry, with_classes
 from crawler_lifecycle.control.flows.reading import FlowReader
 from crawler_lifecycle.control.stops import StopCommand
 from crawler_lifecycle.domain.flows.pruning import AFTER_A_DAY, Rule
@@ -46,10 +45,22 @@ WITHOUT_SUPERVISOR = 0.5  # seconds until the next look for a supervisor
 AFTER_AN_END = 0.05  # seconds: a supervisor may end although its flow continues, such as by a termination
 
 
+AnyFragment = TypeVar("AnyFragment", bound=Fragment)
+
+
+class NamedManagers(Protocol):
+    """Crawl managers by name, for definitions from other machines."""
+
+    async def definition(self, name: str, family: str | None, arguments: Sequence[str]) -> FlowDefinition: ...
+
+    async def with_classes(self, fragment: AnyFragment) -> AnyFragment: ...
+
+
 class FlowCommands(FlowReader):
-    def __init__(self, context: ControlContext[FlowStore], engine: Engine) -> None:
+    def __init__(self, context: ControlContext[FlowStore], engine: Engine, managers: NamedManagers) -> None:
         super().__init__(context)
         self._engine = engine
+        self._named_managers = managers
 
     async def push(self, request: PushFlow) -> FlowAnswer:
         """Store a flow, or update the flow with its id. The whole request is stored, or nothing.
@@ -57,7 +68,7 @@ class FlowCommands(FlowReader):
         A flow that is pushed by a step has the hosts of the step's flow.
         """
         own_host = request.own_host or self._context.own_host
-        definition = await with_classes(request.definition, self._context)
+        definition = await self._named_managers.with_classes(request.definition)
         request = request.model_copy(update={"own_host": own_host, "definition": definition})
         return await self._do(lambda doors: doors.push(request))
 
@@ -68,12 +79,11 @@ class FlowCommands(FlowReader):
 
     async def definition_of_manager(self, name: str, family: str | None, arguments: Sequence[str]) -> FlowDefinition:
         """Return the flow for a crawl manager by its catalogue name. BadInput without such a manager."""
-        entry = await self._context.scheduler(methodcaller("manager", name))
-        return definition_of_entry(entry, family, arguments)
+        return await self._named_managers.definition(name, family, arguments)
 
     async def append(self, flow: str, request: AppendMembers) -> FlowAnswer:
         """Add members to an open flow, once for the key."""
-        fragment = await with_classes(request.fragment, self._context)
+        fragment = await self._named_managers.with_classes(request.fragment)
         request = request.model_copy(update={"fragment": fragment})
         return await self._do(lambda doors: doors.append(flow, request))
 

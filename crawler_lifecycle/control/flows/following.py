@@ -12,11 +12,11 @@ from itertools import islice
 
 from crawler_lifecycle.contract.flows.answers import FlowChange, GroupRecord, MemberRecord
 from crawler_lifecycle.contract.flows.records import FlowStatus
+from crawler_lifecycle.contract.flows.states import MemberKind
 from crawler_lifecycle.contract.managers.records import ManagerStatus
 from crawler_lifecycle.control.context import ControlContext
 from crawler_lifecycle.control.flows.members import MANAGER, group_records, member_records
 from crawler_lifecycle.control.flows.reading import FlowReader
-from crawler_lifecycle.domain.flows.rows import MemberKind
 from crawler_lifecycle.ports import FlowNews, FlowStore, Part
 
 LOOK_BACK = timedelta(minutes=2)

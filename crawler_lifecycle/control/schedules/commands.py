@@ -29,7 +29,8 @@ from crawler_lifecycle.contract.schedules import (
 from crawler_lifecycle.control.connection import RPC_TIMEOUT
 from crawler_lifecycle.control.context import ControlContext
 from crawler_lifecycle.control.engine import Engine
-from crawler_lifecycle.control.flows.definitions import check_outside, definition_of_entry, with_classes
+from crawler_lifecycle.control.flows.definitions import check_outside
+from crawler_lifecycle.control.flows.entries import CatalogueManagers
 from crawler_lifecycle.control.schedules import pauses, replacement, translation
 from crawler_lifecycle.control.schedules.occurrences import PAGE, Occurrences
 from crawler_lifecycle.control.schedules.translation import Action
@@ -279,12 +280,13 @@ async def checked(
     request: ScheduleRequest | ManagerSchedule, context: ControlContext[ScheduleStore]
 ) -> ScheduleRequest:
     """Return the request with a manager's flow. NotFound: unknown crawler; BadInput: a push would refuse the flow."""
+    managers = CatalogueManagers(context)
     if isinstance(request, ManagerSchedule):
         manager = request.manager
-        entry = await context.scheduler(methodcaller("manager", manager.name))
-        request = request.with_flow(definition_of_entry(entry, request.schedule_id, manager.arguments))
+        definition = await managers.definition(manager.name, request.schedule_id, manager.arguments)
+        request = request.with_flow(definition)
     elif request.flow is not None:
-        request = request.model_copy(update={"flow": await with_classes(request.flow, context)})
+        request = request.model_copy(update={"flow": await managers.with_classes(request.flow)})
     await _check(request, context)
     return request
 

@@ -14,10 +14,10 @@ from crawler_lifecycle.contract.flows.limits import (
     MOST_MEMBERS,
 )
 from crawler_lifecycle.contract.flows.names import depth
-from crawler_lifecycle.contract.flows.states import GroupGrowth
+from crawler_lifecycle.contract.flows.states import GroupGrowth, MemberKind
 from crawler_lifecycle.contract.flows.values import check_encoded, check_size, size_of
 from crawler_lifecycle.contract.flows.work import CrawlWork, StepWork
-from crawler_lifecycle.domain.flows.rows import GroupRow, MemberKind, MemberRow, NeedRow
+from crawler_lifecycle.domain.flows.rows import GroupRow, MemberRow, NeedRow
 from crawler_lifecycle.errors import BadInput
 
 Place = tuple[str, int]  # a kind of place in the graph ("member", "end" or "gate"), and a number

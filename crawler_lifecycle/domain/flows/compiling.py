@@ -11,9 +11,9 @@ from pydantic import BaseModel
 from crawler_lifecycle.contract.flows.definition import Fragment, GroupDefinition, MemberDefinition
 from crawler_lifecycle.contract.flows.names import ROOT, SEPARATOR, joined, parent_path
 from crawler_lifecycle.contract.flows.needs import Need
-from crawler_lifecycle.contract.flows.states import Ready
+from crawler_lifecycle.contract.flows.states import MemberKind, Ready
 from crawler_lifecycle.contract.flows.work import ApprovalWork, CallForm, CrawlWork, ManagerWork, StepWork
-from crawler_lifecycle.domain.flows.rows import GroupRow, Ledger, MemberKind, MemberRow, NeedRow, Target
+from crawler_lifecycle.domain.flows.rows import GroupRow, Ledger, MemberRow, NeedRow, Target
 from crawler_lifecycle.domain.naming import managers_queue, own_queue
 from crawler_lifecycle.domain.near_names import did_you_mean
 from crawler_lifecycle.errors import BadInput

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from crawler_lifecycle.contract.flows.states import MemberState, Ready
+from crawler_lifecycle.contract.flows.states import EndKind, MemberState, Ready
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus
-from crawler_lifecycle.domain.flows.ends import AttemptEnd, EndKind, after_end, names
+from crawler_lifecycle.domain.flows.ends import AttemptEnd, after_end, names
 from crawler_lifecycle.domain.flows.rows import MemberRow
 from crawler_lifecycle.domain.flows.words import ARCHIVE, STOPPED
 from crawler_lifecycle.domain.reasons import BY_A_STOP

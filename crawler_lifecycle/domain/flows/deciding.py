@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from crawler_lifecycle.contract.flows.states import FlowIntent, FlowState
+from crawler_lifecycle.contract.flows.states import FlowIntent, FlowState, MemberKind
 from crawler_lifecycle.domain.flows.cancelling import Effect
-from crawler_lifecycle.domain.flows.rows import Ledger, MemberKind
+from crawler_lifecycle.domain.flows.rows import Ledger
 from crawler_lifecycle.domain.flows.selecting import no_job
 from crawler_lifecycle.errors import BadInput, Conflict, Over
 

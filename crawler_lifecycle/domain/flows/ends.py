@@ -2,10 +2,9 @@
 
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from enum import StrEnum
 
 from crawler_lifecycle.contract.flows.retrying import RetryPolicy, RetryRule
-from crawler_lifecycle.contract.flows.states import MemberState
+from crawler_lifecycle.contract.flows.states import EndKind, MemberState
 from crawler_lifecycle.domain.flows.rows import MemberRow
 from crawler_lifecycle.domain.flows.words import (
     BY_ITSELF,
@@ -17,13 +16,6 @@ from crawler_lifecycle.domain.flows.words import (
 )
 from crawler_lifecycle.domain.outcome_words import FINISHED
 from crawler_lifecycle.domain.pacing import Backoff
-
-
-class EndKind(StrEnum):
-    COMPLETED = "completed"
-    FAILED = "failed"
-    CANCELLED = "cancelled"
-    SNOOZED = "snoozed"  # the function asked for another attempt after a pause
 
 
 @dataclass(frozen=True, slots=True)

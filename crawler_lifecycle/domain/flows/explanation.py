@@ -6,11 +6,11 @@ from itertools import islice
 
 from crawler_lifecycle.contract.flows.names import ROOT
 from crawler_lifecycle.contract.flows.records import FlowStatus, Why
-from crawler_lifecycle.contract.flows.states import FlowIntent, MemberState
+from crawler_lifecycle.contract.flows.states import FlowIntent, MemberKind, MemberState
 from crawler_lifecycle.domain.flows import words
 from crawler_lifecycle.domain.flows.network import FAILURES, OPEN, Node
 from crawler_lifecycle.domain.flows.planner import Planner
-from crawler_lifecycle.domain.flows.rows import Ledger, MemberKind, MemberRow, Target, ancestors
+from crawler_lifecycle.domain.flows.rows import Ledger, MemberRow, Target, ancestors
 from crawler_lifecycle.domain.flows.turns import MOST_CRAWLS
 from crawler_lifecycle.domain.flows.wiring import ignored_by
 from crawler_lifecycle.domain.naming import host_of

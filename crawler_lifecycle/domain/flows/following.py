@@ -9,11 +9,11 @@ from collections import deque
 from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
 
-from crawler_lifecycle.contract.flows.states import MemberState
+from crawler_lifecycle.contract.flows.states import MemberKind, MemberState
 from crawler_lifecycle.domain.flows.messages import AttemptRef, FollowingStep
 from crawler_lifecycle.domain.flows.network import OPEN, Node
 from crawler_lifecycle.domain.flows.planner import Planner
-from crawler_lifecycle.domain.flows.rows import MemberKind, MemberRow
+from crawler_lifecycle.domain.flows.rows import MemberRow
 from crawler_lifecycle.domain.flows.wiring import ignored_by
 
 MOST_FOLLOWERS = 50

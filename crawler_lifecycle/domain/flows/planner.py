@@ -12,13 +12,13 @@ from datetime import datetime
 from heapq import heappop, heappush
 from itertools import islice
 
-from crawler_lifecycle.contract.flows.states import FlowIntent, FlowState, GroupGrowth, MemberState
+from crawler_lifecycle.contract.flows.states import FlowIntent, FlowState, GroupGrowth, MemberKind, MemberState
 from crawler_lifecycle.domain.flows.crawls import RunSeen, TasksSeen, after_sight
 from crawler_lifecycle.domain.flows.ends import AttemptEnd, after_end, rule_before
 from crawler_lifecycle.domain.flows.network import FAILURES, REFUSED, Node
 from crawler_lifecycle.domain.flows.news import is_outdated
 from crawler_lifecycle.domain.flows.plan import AttemptStart, MemberChange, Plan
-from crawler_lifecycle.domain.flows.rows import TOP, FlowRow, GroupRow, Ledger, MemberKind, MemberRow
+from crawler_lifecycle.domain.flows.rows import TOP, FlowRow, GroupRow, Ledger, MemberRow
 from crawler_lifecycle.domain.flows.standing import after_pause, ended, released, started, suspended
 from crawler_lifecycle.domain.flows.states import final_state
 from crawler_lifecycle.domain.flows.turns import Turns

@@ -5,10 +5,10 @@ from dataclasses import replace
 from datetime import datetime
 
 from crawler_lifecycle.contract.flows.requests import Downstream, RetryMembers
-from crawler_lifecycle.contract.flows.states import FAILED, FlowIntent, MemberState
+from crawler_lifecycle.contract.flows.states import FAILED, FlowIntent, MemberKind, MemberState
 from crawler_lifecycle.domain.flows.cancelling import Effect
 from crawler_lifecycle.domain.flows.leaving_out import advice_after_retry, left_out
-from crawler_lifecycle.domain.flows.rows import FlowRow, Ledger, MemberKind, MemberRow
+from crawler_lifecycle.domain.flows.rows import FlowRow, Ledger, MemberRow
 from crawler_lifecycle.domain.flows.selecting import descendants, selected
 from crawler_lifecycle.domain.flows.standing import standing
 from crawler_lifecycle.errors import BadInput

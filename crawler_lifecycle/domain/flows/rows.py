@@ -7,22 +7,15 @@ rules return changed copies, and the adapters write them where the row on record
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from enum import StrEnum
 from typing import NamedTuple
 
 from crawler_lifecycle.contract.flows.names import ROOT
 from crawler_lifecycle.contract.flows.retrying import RetryPolicy
-from crawler_lifecycle.contract.flows.states import FlowIntent, FlowState, GroupGrowth, MemberState, Ready
+from crawler_lifecycle.contract.flows.states import FlowIntent, FlowState, GroupGrowth, MemberKind, MemberState, Ready
 from crawler_lifecycle.domain.flows.words import is_by_dependency
 
 NO_RETRY = RetryPolicy()
 TOP = 0  # number for the flow's top level
-
-
-class MemberKind(StrEnum):
-    CRAWL = "crawl"
-    STEP = "step"
-    APPROVAL = "approval"
 
 
 @dataclass(frozen=True, slots=True)

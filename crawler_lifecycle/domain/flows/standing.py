@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 
-from crawler_lifecycle.contract.flows.states import GroupGrowth, MemberState
-from crawler_lifecycle.domain.flows.rows import GroupRow, MemberKind, MemberRow, ancestors
+from crawler_lifecycle.contract.flows.states import GroupGrowth, MemberKind, MemberState
+from crawler_lifecycle.domain.flows.rows import GroupRow, MemberRow, ancestors
 from crawler_lifecycle.domain.flows.words import APPROVAL, DEPENDENCIES, TIME
 
 

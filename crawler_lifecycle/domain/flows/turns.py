@@ -6,7 +6,8 @@ limit of its own has at most MOST_CRAWLS crawls under way: also a run that waits
 
 from heapq import heappop, heappush
 
-from crawler_lifecycle.domain.flows.rows import TOP, GroupRow, MemberKind, MemberRow
+from crawler_lifecycle.contract.flows.states import MemberKind
+from crawler_lifecycle.domain.flows.rows import TOP, GroupRow, MemberRow
 
 MOST_CRAWLS = 1_000  # as many tasks as an installation has in the cluster unless configured otherwise
 

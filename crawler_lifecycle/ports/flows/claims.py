@@ -8,8 +8,9 @@ from typing import Any, Protocol
 from pydantic import JsonValue
 
 from crawler_lifecycle.contract.flows.definition import MemberDefinition
+from crawler_lifecycle.contract.flows.states import EndKind
 from crawler_lifecycle.domain.flows.contexts import Source
-from crawler_lifecycle.domain.flows.ends import AttemptEnd, EndKind
+from crawler_lifecycle.domain.flows.ends import AttemptEnd
 from crawler_lifecycle.domain.flows.messages import (
     AttemptRef,
     FlowRef,

@@ -8,8 +8,7 @@ from typing import Any, Protocol
 from pydantic import JsonValue
 
 from crawler_lifecycle.contract.flows.definition import MemberDefinition
-from crawler_lifecycle.contract.flows.states import FlowState, MemberState
-from crawler_lifecycle.domain.flows.ends import EndKind
+from crawler_lifecycle.contract.flows.states import EndKind, FlowState, MemberState
 from crawler_lifecycle.domain.flows.rows import FlowRow, Ledger
 from crawler_lifecycle.domain.flows.tallies import Tallies
 

@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import TypeVar
 
 from crawler_lifecycle.contract.flows.requests import GraftMembers
-from crawler_lifecycle.domain.flows.ends import EndKind
+from crawler_lifecycle.contract.flows.states import EndKind
 from crawler_lifecycle.domain.flows.words import MOST_DEATHS, PROCESS_DIED
 from crawler_lifecycle.domain.pacing import Backoff
 from crawler_lifecycle.errors import PermanentError, TemporaryError

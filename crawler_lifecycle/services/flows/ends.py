@@ -10,7 +10,8 @@ from dataclasses import replace
 from datetime import timedelta
 from queue import Empty, SimpleQueue
 
-from crawler_lifecycle.domain.flows.ends import AttemptEnd, EndKind
+from crawler_lifecycle.contract.flows.states import EndKind
+from crawler_lifecycle.domain.flows.ends import AttemptEnd
 from crawler_lifecycle.domain.flows.words import RESULT_UNUSABLE
 from crawler_lifecycle.domain.pacing import Backoff
 from crawler_lifecycle.errors import LifecycleError, PermanentError, TemporaryError

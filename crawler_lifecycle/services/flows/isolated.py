@@ -17,8 +17,8 @@ from typing import Any, NoReturn
 from pydantic import JsonValue
 
 from crawler_lifecycle import logs
+from crawler_lifecycle.contract.flows.states import EndKind
 from crawler_lifecycle.domain.flows.contexts import Source
-from crawler_lifecycle.domain.flows.ends import EndKind
 from crawler_lifecycle.errors import LifecycleError, NotFound, NotReady, TemporaryError
 from crawler_lifecycle.flows.running import StepLink
 from crawler_lifecycle.ports import ClaimedStep, StepInputs

@@ -13,8 +13,8 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from crawler_lifecycle.contract.flows.states import EndKind
 from crawler_lifecycle.control.installation import environment_for_child
-from crawler_lifecycle.domain.flows.ends import EndKind
 from crawler_lifecycle.errors import LifecycleError
 from crawler_lifecycle.ports import ClaimedStep
 from crawler_lifecycle.services.flows.children import KILL_SECONDS, Child

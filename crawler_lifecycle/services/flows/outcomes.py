@@ -8,8 +8,8 @@ from types import TracebackType
 from typing import Any
 
 from crawler_lifecycle.contract.flows.requests import GraftMembers
+from crawler_lifecycle.contract.flows.states import EndKind
 from crawler_lifecycle.contract.flows.values import TooLarge, to_text
-from crawler_lifecycle.domain.flows.ends import EndKind
 from crawler_lifecycle.domain.flows.words import (
     BY_REQUEST,
     RESULT_MISMATCH,

@@ -15,8 +15,8 @@ from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.flow_schema import flow_attempts
 from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.cli.flow_causes import cause_in_words
+from crawler_lifecycle.contract.flows.states import EndKind
 from crawler_lifecycle.contract.flows.work import CallForm
-from crawler_lifecycle.domain.flows.ends import EndKind
 from crawler_lifecycle.flows import RetryPolicy, StepJob, Workflow
 from crawler_lifecycle.ports import StepEnd
 from crawler_lifecycle.services.flows import execution

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, cast
 
-from crawler_lifecycle.domain.flows.ends import AttemptEnd, EndKind
+from crawler_lifecycle.contract.flows.states import EndKind
+from crawler_lifecycle.domain.flows.ends import AttemptEnd
 from crawler_lifecycle.domain.flows.messages import AttemptRef
 from crawler_lifecycle.ports import AttemptKey, StepClaims, StepEnd
 from crawler_lifecycle.services.flows import ends

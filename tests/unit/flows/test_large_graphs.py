@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from crawler_lifecycle.contract.flows.states import FlowState, MemberState
-from crawler_lifecycle.domain.flows.ends import AttemptEnd, EndKind
+from crawler_lifecycle.contract.flows.states import EndKind, FlowState, MemberState
+from crawler_lifecycle.domain.flows.ends import AttemptEnd
 from crawler_lifecycle.domain.flows.merging import new_ledger, push
 from crawler_lifecycle.domain.flows.network import Node
 from crawler_lifecycle.domain.flows.planner import Planner

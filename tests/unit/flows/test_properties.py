@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crawler_lifecycle.contract.flows.requests import AppendMembers, Downstream
-from crawler_lifecycle.contract.flows.states import FlowIntent, MemberState
+from crawler_lifecycle.contract.flows.states import FlowIntent, MemberKind, MemberState
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.domain.flows.crawls import RunSeen
 from crawler_lifecycle.domain.flows.ends import AttemptEnd
 from crawler_lifecycle.domain.flows.planner import Planner
-from crawler_lifecycle.domain.flows.rows import MemberKind, MemberRow, Target
+from crawler_lifecycle.domain.flows.rows import MemberRow, Target
 from crawler_lifecycle.errors import BadInput, Conflict
 from crawler_lifecycle.flows import Workflow, crawl
 from crawler_lifecycle.flows.building import fragment_of

@@ -4,15 +4,15 @@ from datetime import timedelta
 
 import pytest
 
-from crawler_lifecycle.contract.flows.states import FlowIntent, FlowState, MemberState
+from crawler_lifecycle.contract.flows.states import EndKind, FlowIntent, FlowState, MemberKind, MemberState
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.domain.flows import turns
 from crawler_lifecycle.domain.flows.crawls import RunSeen
-from crawler_lifecycle.domain.flows.ends import AttemptEnd, EndKind
+from crawler_lifecycle.domain.flows.ends import AttemptEnd
 from crawler_lifecycle.domain.flows.explanation import why
 from crawler_lifecycle.domain.flows.planner import Planner
 from crawler_lifecycle.domain.flows.requesting import memory_after, run_request
-from crawler_lifecycle.domain.flows.rows import TOP, GroupRow, MemberKind, MemberRow
+from crawler_lifecycle.domain.flows.rows import TOP, GroupRow, MemberRow
 from crawler_lifecycle.domain.flows.states import StepState, WorkflowState, flow_state, step_state, workflow_state
 from crawler_lifecycle.domain.flows.words import RESULT_UNUSABLE, snoozed
 from crawler_lifecycle.flows import RetryPolicy, RetryRule, Workflow, crawl

@@ -14,7 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from crawler_lifecycle.contract.flows.requests import AppendMembers, CancelMembers, GraftMembers, RetryMembers
-from crawler_lifecycle.contract.flows.states import FlowIntent, MemberState
+from crawler_lifecycle.contract.flows.states import FlowIntent, MemberKind, MemberState
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.domain.flows import merging
 from crawler_lifecycle.domain.flows.cancelling import Effect, cancel
@@ -27,7 +27,7 @@ from crawler_lifecycle.domain.flows.messages import FollowingStep
 from crawler_lifecycle.domain.flows.plan import AttemptStart, MemberChange
 from crawler_lifecycle.domain.flows.planner import Planner
 from crawler_lifecycle.domain.flows.renewing import retry
-from crawler_lifecycle.domain.flows.rows import FlowRow, GroupRow, Ledger, MemberKind, MemberRow
+from crawler_lifecycle.domain.flows.rows import FlowRow, GroupRow, Ledger, MemberRow
 from crawler_lifecycle.domain.flows.standing import started
 from crawler_lifecycle.domain.flows.unconfirmed import Unconfirmed
 from crawler_lifecycle.errors import BadInput, Conflict

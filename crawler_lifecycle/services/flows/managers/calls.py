@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from crawler_lifecycle.contract.managers.items import Job, JobFilter, JobState, Waiting
+from crawler_lifecycle.contract.managers.items import Job, JobFilter, JobState, Problem, Waiting
 from crawler_lifecycle.contract.managers.turns import (
     Begun,
     Counts,
@@ -13,7 +13,6 @@ from crawler_lifecycle.contract.managers.turns import (
     Intent,
     Offered,
     Page,
-    Problem,
     Reaction,
     Start,
     Wake,

@@ -14,7 +14,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, NoReturn
 
-from crawler_lifecycle.contract.managers.items import Job, JobFilter, JobState, Waiting
+from crawler_lifecycle.contract.managers.items import Job, JobFilter, JobState, Problem, Waiting
 from crawler_lifecycle.contract.managers.turns import (
     Begun,
     Counts,
@@ -22,7 +22,6 @@ from crawler_lifecycle.contract.managers.turns import (
     Intent,
     Offered,
     Page,
-    Problem,
     Reaction,
     Start,
     Wake,

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from uuid import uuid4
 
 from crawler_lifecycle import logs
+from crawler_lifecycle.contract.flows.states import EndKind
 from crawler_lifecycle.contract.flows.values import to_text
-from crawler_lifecycle.contract.managers.turns import NO_EFFECTS, Effects, Intent, Problem
-from crawler_lifecycle.domain.flows.ends import EndKind
+from crawler_lifecycle.contract.managers.items import Problem
+from crawler_lifecycle.contract.managers.turns import NO_EFFECTS, Effects, Intent
 from crawler_lifecycle.domain.flows.words import BY_REQUEST
 from crawler_lifecycle.errors import Fenced, TemporaryError
 from crawler_lifecycle.ports import ClaimedStep, FlowSupervisors, ManagerLedger, ManagerRef

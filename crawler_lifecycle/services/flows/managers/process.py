@@ -10,7 +10,7 @@ from time import monotonic
 from typing import Any
 
 from crawler_lifecycle import logs
-from crawler_lifecycle.contract.managers.turns import Problem
+from crawler_lifecycle.contract.managers.items import Problem
 from crawler_lifecycle.errors import Fenced, LifecycleError, TemporaryError
 from crawler_lifecycle.services.flows.children import Child
 from crawler_lifecycle.services.flows.managers.calls import CALLS, PROBLEM, WITHOUT_ANSWER

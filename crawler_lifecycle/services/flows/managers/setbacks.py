@@ -11,7 +11,8 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from crawler_lifecycle.contract.managers.turns import GENERATOR_CHANGED, Problem
+from crawler_lifecycle.contract.managers.items import Problem
+from crawler_lifecycle.contract.managers.turns import GENERATOR_CHANGED
 
 PAUSES = (1.0, 2.0, 5.0, 15.0, 60.0)  # seconds after failures without progress
 Record = dict[str, JsonValue]
