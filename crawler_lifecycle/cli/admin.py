@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from crawler_lifecycle.cli.common import open_control, open_parts, plain, print_json, standard_options, with_state
+from crawler_lifecycle.cli.common import plain, print_json, standard_options, with_state
+from crawler_lifecycle.cli.direct import open_control, open_parts
 from crawler_lifecycle.cli.failures import NOT_READY, Commands
 from crawler_lifecycle.errors import NotReady
 

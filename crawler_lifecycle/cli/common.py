@@ -1,4 +1,4 @@
-"""Helpers of all commands: options with their types, access to an installation, and functions for printing."""
+"""Helpers of all commands: options with their types, and functions for printing."""
 
 import getpass
 import os
@@ -16,9 +16,7 @@ import click
 from crawler_lifecycle.cli.api_choice import TYPED_API, is_direct, typed_api
 
 if TYPE_CHECKING:
-    from crawler_lifecycle.bootstrap.parts import Parts
     from crawler_lifecycle.contract.requesters import Requester
-    from crawler_lifecycle.control.control import Control
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 CONTROL_CODES = (*range(32), *range(127, 160))
@@ -173,21 +171,6 @@ def requester(actor: str | None = None) -> "Requester":
     from crawler_lifecycle.contract.requesters import Requester
 
     return Requester(actor or user_name(), door="crawlctl")
-
-
-def open_control(state: Path | None, actor: str | None = None) -> "Control":
-    """Return all commands for the installation itself."""
-    from crawler_lifecycle.control.control import Control
-
-    return Control.open(state).asked_by(requester(actor))
-
-
-def open_parts(state: Path | None) -> "Parts":
-    """Return the installation's adapters."""
-    from crawler_lifecycle.bootstrap.parts import Parts
-    from crawler_lifecycle.control.installation import locate
-
-    return Parts(locate(state).settings)
 
 
 def print_json(value: Any) -> None:

@@ -6,7 +6,7 @@ from datetime import datetime
 
 import click
 
-from crawler_lifecycle.cli.audit_lines import finding_lines
+from crawler_lifecycle.cli.finding_lines import finding_lines
 from crawler_lifecycle.cli.limit_lines import held_children, permit_words
 from crawler_lifecycle.cli.list_lines import coloured_status, time_taken, why
 from crawler_lifecycle.cli.progress_lines import cause_of, next_look_at, stop_lines, task_line

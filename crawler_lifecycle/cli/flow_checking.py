@@ -12,7 +12,7 @@ from crawler_lifecycle.cli.cataloguing import open_crawlers
 from crawler_lifecycle.cli.common import Duration, print_answer, standard_options
 from crawler_lifecycle.cli.failures import USAGE, fail
 from crawler_lifecycle.cli.flow_options import arguments_argument, workflow_option
-from crawler_lifecycle.cli.flow_starting import class_of
+from crawler_lifecycle.cli.manager_targets import class_of
 from crawler_lifecycle.domain.words import counted
 from crawler_lifecycle.errors import BadInput, TemporaryError
 

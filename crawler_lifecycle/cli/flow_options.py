@@ -1,15 +1,15 @@
 """Options and arguments that several commands for flows share."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 from click.shell_completion import CompletionItem
 
 from crawler_lifecycle.cli.api_choice import open_connection, typed_api
-from crawler_lifecycle.cli.common import Command, open_control, print_answer, user_name
+from crawler_lifecycle.cli.common import Command, print_answer, user_name
 from crawler_lifecycle.cli.completion import MOST_NAMES, completed_by
 from crawler_lifecycle.cli.failures import REFUSED, fail
 from crawler_lifecycle.errors import BadInput
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from crawler_lifecycle.client.http.flows import ApiFlows
     from crawler_lifecycle.contract.flows.answers import FlowAnswer
     from crawler_lifecycle.contract.flows.definition import FlowDefinition, Fragment
-    from crawler_lifecycle.control.control import Control
+    from crawler_lifecycle.control.flows.commands import FlowCommands
 
 MOST_REASONS = 20  # jobs named in a refusal; further jobs are counted
 
@@ -43,8 +43,18 @@ def _flows(connection: "HttpConnection") -> Iterator[CompletionItem]:
 flow_argument = click.argument("flow", shell_complete=completed_by(_flows))
 
 
-def open_direct(fragment: "Fragment", state: Path | None, actor: str | None) -> "Control | None":
-    """Return the installation itself for crawl managers by their classes; None if the API takes the fragment.
+class DirectFlows(Protocol):
+    """The installation itself, for crawl managers by their classes."""
+
+    @property
+    def flows(self) -> "FlowCommands": ...
+
+
+OpenDirect = Callable[[Path | None, str | None], DirectFlows]  # with the state folder, and the actor for the record
+
+
+def needs_installation(fragment: "Fragment", state: Path | None) -> bool:
+    """Return whether the fragment has crawl managers by their classes. BadInput without the installation here.
 
     The API starts managers by their names in the catalogue alone.
     """
@@ -52,23 +62,24 @@ def open_direct(fragment: "Fragment", state: Path | None, actor: str | None) -> 
     from crawler_lifecycle.control.installation import is_known
 
     if not any(isinstance(member.work, StepWork) and member.work.is_manager for member in fragment.members):
-        return None
+        return False
     if typed_api() is not None or not is_known(state):
         raise BadInput(
             "FILE",
             "a crawl manager by its file or class starts on a machine of the installation; the API starts managers by "
             'their names in the catalogue, and graphs with manager("NAME")',
         )
-    return open_control(state, actor)
+    return True
 
 
-def push(definition: "FlowDefinition", state: Path | None, actor: str | None) -> "FlowAnswer":
+def push(definition: "FlowDefinition", open_direct: OpenDirect, state: Path | None, actor: str | None) -> "FlowAnswer":
     """Store the flow."""
     from crawler_lifecycle.contract.flows.requests import PushFlow
 
     request = PushFlow(definition=definition, **on_record(actor))
-    direct = open_direct(definition, state, actor)
-    return open_flows(state).push(request) if direct is None else asyncio.run(direct.flows.push(request))
+    if needs_installation(definition, state):
+        return asyncio.run(open_direct(state, actor).flows.push(request))
+    return open_flows(state).push(request)
 
 
 def workflow_option(command: Command) -> Command:

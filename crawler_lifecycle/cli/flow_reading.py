@@ -1,4 +1,4 @@
-"""The commands that only read flows: list, show, jobs, log, graph, why, results."""
+"""The commands that only read flows: list, show, jobs, log, why, results."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -22,7 +22,6 @@ from crawler_lifecycle.cli.flow_options import (
     jobs_argument,
     manager_option,
     open_flows,
-    workflow_option,
 )
 from crawler_lifecycle.errors import BadInput
 
@@ -36,7 +35,6 @@ JOB_STATES = (
 ITEM_STATES = ("waiting", "delayed", "running", "completed", "failed", "cancelled", "refused")
 IN = f"Only jobs in this state; in a graph: {', '.join(JOB_STATES)}; items of a manager: {', '.join(ITEM_STATES)}."
 ALL_STATES = tuple(dict.fromkeys((*JOB_STATES, *ITEM_STATES)))
-FORMATS = ("mermaid", "dot", "states-dot")
 
 
 @click.command("list")
@@ -236,38 +234,6 @@ def log(flow: str, manager: str | None, state: Path | None, as_json: bool) -> No
     from crawler_lifecycle.cli.manager_lines import output_lines
 
     print_answer(list(open_flows(state).output(flow, manager)), output_lines, as_json=as_json)
-
-
-@click.command()
-@flow_argument
-@click.option("--format", "kind", type=click.Choice(FORMATS), default="mermaid", show_default=True,
-              help="Mermaid or Graphviz; states-dot: as Chancy draws.")  # fmt: skip
-@click.option("--no-states", is_flag=True, help="With Mermaid: without the colours of states.")
-@workflow_option
-@standard_options
-def graph(flow: str, kind: str, no_states: bool, workflow_name: str | None, state: Path | None, as_json: bool) -> None:
-    """Print the picture of FLOW: a flow's id, or an author's file before its push.
-
-    \b
-    Examples:
-      crawlctl flow graph nightly-2026-11-22
-      crawlctl flow graph bookshop_graph.py --format dot | dot -Tsvg -o graph.svg
-    """
-    from crawler_lifecycle.cli.flow_files import is_file, workflow_for_picture
-    from crawler_lifecycle.control.flows.pictures import picture
-    from crawler_lifecycle.domain.flows import merging
-
-    if is_file(flow):
-        workflow = workflow_for_picture(Path(flow), workflow_name)
-        definition = workflow.definition()
-        merging.push(merging.new_ledger(definition), definition, datetime.now(UTC))  # refuses what a push refuses
-        flow, text = workflow.id, picture(workflow, kind, states=False)
-    else:
-        text = open_flows(state).graph(flow, kind, states=not no_states)
-    if as_json:
-        print_json({"flow": flow, "format": kind, "graph": text})
-    else:
-        click.echo(text.rstrip("\n"))
 
 
 @click.command()

@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING
 import click
 
 from crawler_lifecycle.cli.common import (
-    open_control,
-    open_parts,
     plain,
     print_json,
     print_line,
@@ -21,6 +19,7 @@ from crawler_lifecycle.cli.common import (
     standard_options,
 )
 from crawler_lifecycle.cli.demo import temporary_folder
+from crawler_lifecycle.cli.direct import open_control, open_parts
 from crawler_lifecycle.cli.failures import INTERRUPTED, NOT_COMPLETED, OK
 from crawler_lifecycle.cli.flow_options import arguments_argument, file_argument, on_record, workflow_option
 from crawler_lifecycle.cli.up import catalogue_file

@@ -5,6 +5,8 @@ import click
 from crawler_lifecycle.cli import (
     flow_checking,
     flow_holding,
+    flow_picturing,
+    flow_pushing,
     flow_reading,
     flow_requests,
     flow_running,
@@ -30,7 +32,7 @@ def flow() -> None:
 
 
 for command in (
-    flow_requests.push,
+    flow_pushing.push,
     flow_starting.start,
     flow_checking.check,
     flow_running.run,
@@ -40,9 +42,9 @@ for command in (
     flow_reading.log,
     flow_reading.results,
     flow_watching.watch,
-    flow_reading.graph,
+    flow_picturing.graph,
     flow_reading.why,
-    flow_requests.add,
+    flow_pushing.add,
     flow_requests.approve,
     flow_requests.cancel,
     flow_requests.retry,

@@ -25,10 +25,13 @@ from crawler_lifecycle.cli import (
     triggers,
     up,
 )
+from crawler_lifecycle.cli.direct import open_control
 from crawler_lifecycle.cli.failures import EXIT_CODES, Commands
 
 
-@click.group(cls=Commands, epilog=EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=Commands, epilog=EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"], "obj": open_control}
+)
 @click.version_option(__version__)
 def main() -> None:
     """Start, watch and stop web crawls.

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from crawler_lifecycle.cli.common import Duration, open_parts, print_json, standard_options
+from crawler_lifecycle.cli.common import Duration, print_json, standard_options
+from crawler_lifecycle.cli.direct import open_parts
 from crawler_lifecycle.errors import TemporaryError
 
 if TYPE_CHECKING:

@@ -8,8 +8,9 @@ import click
 
 from crawler_lifecycle.cli.common import Duration, standard_options, user_name
 from crawler_lifecycle.cli.flow_options import open_flows
-from crawler_lifecycle.cli.requests import Arguments, make_schedule, run_options
-from crawler_lifecycle.cli.schedule_opening import print_schedule, schedule_argument, write_schedule
+from crawler_lifecycle.cli.requests import Arguments, run_options
+from crawler_lifecycle.cli.schedule_opening import OpenDirect, print_schedule, schedule_argument, write_schedule
+from crawler_lifecycle.cli.schedule_requests import make_schedule
 from crawler_lifecycle.errors import BadInput
 
 if TYPE_CHECKING:
@@ -74,7 +75,10 @@ def words_in_front(words: Sequence[str]) -> Sequence[str]:
 @run_options
 @click.option("--requested-by", help="Name for the record; default: your login name.")
 @standard_options
+@click.pass_obj
 def create(
+    open_direct: OpenDirect,
+    /,
     schedule_id: str,
     crawler: str | None,
     file: Path | None,
@@ -116,7 +120,7 @@ def create(
             flow = _manager_of(manager, schedule_id, manager_arguments, state)
     actor = options["requested_by"] = options["requested_by"] or user_name()
     request = make_schedule(schedule_id, crawler, file, flow, arguments, options)
-    print_schedule(write_schedule(request, state, actor, replace=replace), as_json=as_json)
+    print_schedule(write_schedule(request, open_direct, state, actor, replace=replace), as_json=as_json)
 
 
 @contextmanager
@@ -134,7 +138,7 @@ def _manager_of(
     target: str, schedule_id: str, words: tuple[str, ...], state: Path | None
 ) -> "FlowDefinition | ScheduledManager":
     """Return the flow for a crawl manager by its class or its file; a name in the catalogue stays a name."""
-    from crawler_lifecycle.cli.flow_starting import check_arguments, definition_for
+    from crawler_lifecycle.cli.manager_targets import check_arguments, definition_for
     from crawler_lifecycle.contract.flows.item_requests import StartManager
     from crawler_lifecycle.contract.requests import refusals_as_bad_input
     from crawler_lifecycle.contract.schedules import ScheduledManager

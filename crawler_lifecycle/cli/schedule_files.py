@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from crawler_lifecycle.cli.common import print_answer, standard_options, user_name
-from crawler_lifecycle.cli.schedule_opening import open_schedules, write_schedule
+from crawler_lifecycle.cli.schedule_opening import OpenDirect, open_schedules, write_schedule
 from crawler_lifecycle.errors import BadInput, NotFound
 
 if TYPE_CHECKING:
@@ -80,7 +80,10 @@ def _normal(request: "ScheduleRequest") -> "ScheduleRequest":
 @click.option("--dry-run", is_flag=True, help="Only show the differences; exit status 1 for a difference.")
 @click.option("--delete-others", is_flag=True, help="Delete the schedules outside FILE.")
 @standard_options
-def apply(file: Path, dry_run: bool, delete_others: bool, state: Path | None, as_json: bool) -> None:
+@click.pass_obj
+def apply(
+    open_direct: OpenDirect, file: Path, dry_run: bool, delete_others: bool, state: Path | None, as_json: bool
+) -> None:
     """Make the schedules as in FILE, the output of `crawlctl schedule export`.
 
     Missing schedules are created, different schedules are changed, and schedules outside FILE are listed and stay,
@@ -93,7 +96,7 @@ def apply(file: Path, dry_run: bool, delete_others: bool, state: Path | None, as
     """
     from crawler_lifecycle.contract.schedules import ScheduleAction
 
-    changes = _apply(state, _requests_in(file), dry_run, delete_others)
+    changes = _apply(_requests_in(file), open_direct, state, dry_run, delete_others)
     print_answer(changes, _lines, as_json=as_json)
     if dry_run and any(change.action is not ScheduleAction.NOTHING for change in changes):
         raise click.exceptions.Exit(DIFFERS)
@@ -128,12 +131,16 @@ def _requests_in(file: Path) -> "list[ScheduleRequest]":
 
 
 def _apply(
-    state: Path | None, requests: "Sequence[ScheduleRequest]", dry_run: bool, delete_others: bool
+    requests: "Sequence[ScheduleRequest]",
+    open_direct: OpenDirect,
+    state: Path | None,
+    dry_run: bool,
+    delete_others: bool,
 ) -> "list[ScheduleChange]":
     from crawler_lifecycle.contract.schedules import ScheduleAction, ScheduleChange
 
     schedules = open_schedules(state)
-    changes = [_apply_one(schedules, request, state, dry_run) for request in requests]
+    changes = [_apply_one(schedules, request, open_direct, state, dry_run) for request in requests]
     names = {request.schedule_id for request in requests}
     for other in schedules.list():
         if other.schedule_id not in names:
@@ -146,7 +153,7 @@ def _apply(
 
 
 def _apply_one(
-    schedules: "Schedules", request: "ScheduleRequest", state: Path | None, dry_run: bool
+    schedules: "Schedules", request: "ScheduleRequest", open_direct: OpenDirect, state: Path | None, dry_run: bool
 ) -> "ScheduleChange":
     from crawler_lifecycle.contract.schedules import ScheduleAction, ScheduleChange
 
@@ -155,12 +162,12 @@ def _apply_one(
         details = schedules.show(name, occurrences=0)
     except NotFound:
         if not dry_run:
-            write_schedule(request, state, actor, replace=False)
+            write_schedule(request, open_direct, state, actor, replace=False)
         return ScheduleChange(schedule_id=name, action=ScheduleAction.CREATE)
     fields = _differences(_request_of(details), request)
     if fields and not dry_run:
         if fields != ["paused"]:
-            write_schedule(request, state, actor, replace=True)
+            write_schedule(request, open_direct, state, actor, replace=True)
         if request.paused is not details.paused:
             change_state = schedules.pause if request.paused else schedules.resume
             change_state(name, reason="as in the applied file", actor=actor)

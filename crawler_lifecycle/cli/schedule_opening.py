@@ -1,11 +1,11 @@
 """Parts for all commands with schedules: the client, the argument SCHEDULE, the write, and the answer."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import click
 from click.shell_completion import CompletionItem
@@ -13,12 +13,13 @@ from click.shell_completion import CompletionItem
 from crawler_lifecycle.cli.api_choice import open_connection
 from crawler_lifecycle.cli.common import print_answer
 from crawler_lifecycle.cli.completion import completed_by
-from crawler_lifecycle.cli.flow_options import open_direct
+from crawler_lifecycle.cli.flow_options import needs_installation
 
 if TYPE_CHECKING:
     from crawler_lifecycle.client.http.connection import HttpConnection
     from crawler_lifecycle.client.http.schedules import Schedules
     from crawler_lifecycle.contract.schedules import ManagerSchedule, ScheduleDetails, ScheduleRequest
+    from crawler_lifecycle.control.schedules import ScheduleCommands
 
 
 def open_schedules(state: Path | None) -> "Schedules":
@@ -36,15 +37,30 @@ def _schedules(connection: "HttpConnection") -> Iterator[CompletionItem]:
 schedule_argument = click.argument("schedule_id", metavar="SCHEDULE", shell_complete=completed_by(_schedules))
 
 
+class DirectSchedules(Protocol):
+    """The installation itself, for crawl managers by their classes."""
+
+    @property
+    def schedules(self) -> "ScheduleCommands": ...
+
+
+OpenDirect = Callable[[Path | None, str | None], DirectSchedules]  # with the state folder, and the recorded actor
+
+
 def write_schedule(
-    request: "ScheduleRequest | ManagerSchedule", state: Path | None, actor: str, *, replace: bool
+    request: "ScheduleRequest | ManagerSchedule",
+    open_direct: OpenDirect,
+    state: Path | None,
+    actor: str,
+    *,
+    replace: bool,
 ) -> "ScheduleDetails":
     """Create or replace the schedule, directly for a crawl manager by its class."""
     from crawler_lifecycle.contract.schedules import ScheduleRequest
 
     definition = request.flow if isinstance(request, ScheduleRequest) else None
-    if definition is not None and (direct := open_direct(definition, state, actor)) is not None:
-        commands = direct.schedules
+    if definition is not None and needs_installation(definition, state):
+        commands = open_direct(state, actor).schedules
         return asyncio.run(commands.replace(request) if replace else commands.create(request))
     schedules = open_schedules(state)
     return schedules.replace(request, actor=actor) if replace else schedules.create(request, actor=actor)

@@ -2,13 +2,12 @@
 
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import click
 
 from crawler_lifecycle.cli.api_choice import typed_api
 from crawler_lifecycle.cli.common import (
-    open_control,
     plain,
     print_json,
     standard_options,
@@ -22,13 +21,21 @@ from crawler_lifecycle.cli.run_opening import open_runs, run_argument
 from crawler_lifecycle.cli.threads import call, iterate
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Callable
 
     from crawler_lifecycle.client.http.runs import ApiRuns
     from crawler_lifecycle.contract.answers import Stopping
     from crawler_lifecycle.contract.records import RunDetails
+    from crawler_lifecycle.control.runs import RunCommands
 
 SECONDS_UNTIL_NOTE = 3.0  # a stop that takes longer prints a note
+
+
+class DirectRuns(Protocol):
+    """The installation itself, for a stop without the API."""
+
+    @property
+    def runs(self) -> "RunCommands": ...
 
 
 @click.command()
@@ -40,8 +47,10 @@ SECONDS_UNTIL_NOTE = 3.0  # a stop that takes longer prints a note
               "Temporal.")  # fmt: skip
 @verbose_option
 @standard_options
-def stop(run: str, force: bool, reason: str | None, actor: str | None, wait: bool, direct: bool, verbose: bool,
-         state: Path | None, as_json: bool) -> None:  # fmt: skip
+@click.pass_obj
+def stop(open_direct: "Callable[[Path | None], DirectRuns]", run: str, force: bool, reason: str | None,
+         actor: str | None, wait: bool, direct: bool, verbose: bool, state: Path | None,
+         as_json: bool) -> None:  # fmt: skip
     """Stop RUN: its jobs are asked to end, later killed.
 
     The jobs are killed after the grace period. Items collected so far are still exported. A second stop with --force
@@ -60,7 +69,7 @@ def stop(run: str, force: bool, reason: str | None, actor: str | None, wait: boo
     if direct:
         if wait or typed_api() is not None:
             raise click.UsageError("--direct excludes --wait and --api")
-        _print_stop(_noting_delay(open_control(state).runs.stop(run, request), run), as_json=as_json)
+        _print_stop(_noting_delay(open_direct(state).runs.stop(run, request), run), as_json=as_json)
         return
     runs = open_runs(state)
     stopping = _noting_delay(call(lambda: runs.stop(run, force=force, reason=reason, actor=actor or user_name())), run)

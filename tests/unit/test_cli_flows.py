@@ -14,7 +14,7 @@ from crawler_lifecycle.adapters.catalogue import Catalogue
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.cli import flow_holding, flow_running
-from crawler_lifecycle.cli.common import open_control
+from crawler_lifecycle.cli.direct import open_control
 from crawler_lifecycle.cli.flow_ends import FlowReport, end_lines
 from crawler_lifecycle.cli.flow_lines import change_lines, end_line, flow_lines, job_lines, list_lines, progress_lines
 from crawler_lifecycle.cli.flow_options import print_effect
