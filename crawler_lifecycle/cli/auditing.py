@@ -11,7 +11,7 @@ from crawler_lifecycle.cli.failures import DISAGREES, NOT_READY, OK
 from crawler_lifecycle.errors import NotReady
 
 if TYPE_CHECKING:
-    from crawler_lifecycle.client.http.audits import Audits
+    from crawler_lifecycle.client.http.audits import ApiAudits
     from crawler_lifecycle.contract.audits import AuditReport
 
 
@@ -37,13 +37,13 @@ def audit(dry_run: bool, repair: bool, remove_unknown_jobs: bool, state: Path | 
       crawlctl audit --dry-run --json | jq '.findings[].message'
       crawlctl audit --repair
     """
-    from crawler_lifecycle.client.http.audits import Audits
+    from crawler_lifecycle.client.http.audits import ApiAudits
 
     if dry_run and repair:
         raise click.UsageError("either --dry-run or --repair")
     if remove_unknown_jobs and not repair:
         raise click.UsageError("--remove-unknown-jobs needs --repair")
-    audits = Audits(open_connection(state))
+    audits = ApiAudits(open_connection(state))
     if dry_run or repair:
         status = _audit_now(audits, repair=repair, remove_unknown_jobs=remove_unknown_jobs, as_json=as_json)
     else:
@@ -52,7 +52,7 @@ def audit(dry_run: bool, repair: bool, remove_unknown_jobs: bool, state: Path | 
         raise click.exceptions.Exit(status)
 
 
-def _show(audits: "Audits", *, as_json: bool) -> int:
+def _show(audits: "ApiAudits", *, as_json: bool) -> int:
     """Print the findings of the last audits and return the exit status."""
     from crawler_lifecycle.cli.audit_lines import overview_lines
 
@@ -65,7 +65,7 @@ def _show(audits: "Audits", *, as_json: bool) -> int:
     return DISAGREES if any(view.open.values()) else OK
 
 
-def _audit_now(audits: "Audits", *, repair: bool, remove_unknown_jobs: bool, as_json: bool) -> int:
+def _audit_now(audits: "ApiAudits", *, repair: bool, remove_unknown_jobs: bool, as_json: bool) -> int:
     """Run an audit, print the report, and return the exit status."""
     from crawler_lifecycle.cli.audit_lines import report_lines
     from crawler_lifecycle.contract.audits import AuditRequest

@@ -41,13 +41,13 @@ def fetch(run: str, end: int | None, output: Path, state: Path | None, as_json: 
       crawlctl fetch 7
       crawlctl fetch 7 --end 1 --output before.zip
     """
-    from crawler_lifecycle.client.http.archives import Archives
+    from crawler_lifecycle.client.http.archives import ApiArchives
     from crawler_lifecycle.client.http.runs import ApiRuns
 
     connection = open_connection(state)
     record = ApiRuns(connection).overview(run).run
     number = record.end_number if end is None else end
-    with Archives(connection).open(record.run_id, end) as archive:
+    with ApiArchives(connection).open(record.run_id, end) as archive:
         name = _file_name(record.crawler, record.run_id, number)
         target = (output / name if output.is_dir() else output).absolute()
         sha256 = _write(archive, target)

@@ -12,7 +12,7 @@ from crawler_lifecycle.cli.schedule_opening import OpenDirect, open_schedules, w
 from crawler_lifecycle.errors import BadInput, NotFound
 
 if TYPE_CHECKING:
-    from crawler_lifecycle.client.http.schedules import Schedules
+    from crawler_lifecycle.client.http.schedules import ApiSchedules
     from crawler_lifecycle.contract.schedules import ScheduleChange, ScheduleDetails, ScheduleRequest
 
 DIFFERS = 1  # exit status of a dry run with differences
@@ -35,7 +35,7 @@ def export(state: Path | None, as_json: bool) -> None:
     click.echo(to_json(exported, indent=None if as_json else 2))
 
 
-def _exported(schedules: "Schedules") -> dict[str, list[dict[str, Any]]]:
+def _exported(schedules: "ApiSchedules") -> dict[str, list[dict[str, Any]]]:
     exported = []
     for summary in schedules.list():
         request = _request_of(schedules.show(summary.schedule_id, occurrences=0))
@@ -153,7 +153,7 @@ def _apply(
 
 
 def _apply_one(
-    schedules: "Schedules", request: "ScheduleRequest", open_direct: OpenDirect, state: Path | None, dry_run: bool
+    schedules: "ApiSchedules", request: "ScheduleRequest", open_direct: OpenDirect, state: Path | None, dry_run: bool
 ) -> "ScheduleChange":
     from crawler_lifecycle.contract.schedules import ScheduleAction, ScheduleChange
 

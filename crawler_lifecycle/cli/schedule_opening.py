@@ -17,21 +17,21 @@ from crawler_lifecycle.cli.flow_options import needs_installation
 
 if TYPE_CHECKING:
     from crawler_lifecycle.client.http.connection import HttpConnection
-    from crawler_lifecycle.client.http.schedules import Schedules
+    from crawler_lifecycle.client.http.schedules import ApiSchedules
     from crawler_lifecycle.contract.schedules import ManagerSchedule, ScheduleDetails, ScheduleRequest
     from crawler_lifecycle.control.schedules import ScheduleCommands
 
 
-def open_schedules(state: Path | None) -> "Schedules":
-    from crawler_lifecycle.client.http.schedules import Schedules
+def open_schedules(state: Path | None) -> "ApiSchedules":
+    from crawler_lifecycle.client.http.schedules import ApiSchedules
 
-    return Schedules(open_connection(state))
+    return ApiSchedules(open_connection(state))
 
 
 def _schedules(connection: "HttpConnection") -> Iterator[CompletionItem]:
-    from crawler_lifecycle.client.http.schedules import Schedules
+    from crawler_lifecycle.client.http.schedules import ApiSchedules
 
-    return (CompletionItem(schedule.schedule_id) for schedule in Schedules(connection).list())
+    return (CompletionItem(schedule.schedule_id) for schedule in ApiSchedules(connection).list())
 
 
 schedule_argument = click.argument("schedule_id", metavar="SCHEDULE", shell_complete=completed_by(_schedules))

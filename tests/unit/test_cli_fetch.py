@@ -13,7 +13,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from crawler_lifecycle.client.http.archives import Archives, Download
+from crawler_lifecycle.client.http.archives import ApiArchives, Download
 from crawler_lifecycle.contract.records import RunOverview, RunRecord
 from crawler_lifecycle.control.reading import RunArchive, RunReader
 from crawler_lifecycle.ports import StoredArchive
@@ -134,7 +134,7 @@ def test_the_file_has_its_name_only_when_it_is_whole(
             yield CONTENT[1000:]
 
         download = nullcontext(Download("a.zip", len(CONTENT), SHA256, chunks()))
-        monkeypatch.setattr(Archives, "open", lambda *_: download)
+        monkeypatch.setattr(ApiArchives, "open", lambda *_: download)
 
     if not has_links:
         monkeypatch.setattr(Path, "hardlink_to", Mock(side_effect=PermissionError(errno.EPERM, "no links here")))

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Self
 
 from typing_extensions import TypedDict
 
-from crawler_lifecycle.client.http.archives import Archives
-from crawler_lifecycle.client.http.audits import Audits
+from crawler_lifecycle.client.http.archives import ApiArchives
+from crawler_lifecycle.client.http.audits import ApiAudits
 from crawler_lifecycle.client.http.changes import Change, follow_changes
 from crawler_lifecycle.client.http.connection import HttpConnection, address_of, token_of
 from crawler_lifecycle.client.http.crawlers import ApiCrawlers
@@ -22,7 +22,7 @@ from crawler_lifecycle.settings.processes import RemoteSettings
 
 if TYPE_CHECKING:
     from crawler_lifecycle.client.http.flows import ApiFlows
-    from crawler_lifecycle.client.http.schedules import Schedules
+    from crawler_lifecycle.client.http.schedules import ApiSchedules
 
 SECONDS = RemoteSettings().seconds  # default time limit
 
@@ -56,9 +56,9 @@ class Api:
     ) -> None:
         self.connection = HttpConnection(url, token, seconds, None if authorities is None else Path(authorities))
         self.runs = ApiRuns(self.connection)
-        self.archives = Archives(self.connection)
+        self.archives = ApiArchives(self.connection)
         self.limits = ApiLimits(self.connection)
-        self.audits = Audits(self.connection)
+        self.audits = ApiAudits(self.connection)
         self._crawlers = ApiCrawlers(self.connection)
 
     @cached_property
@@ -69,10 +69,10 @@ class Api:
         return ApiFlows(self.connection)
 
     @cached_property
-    def schedules(self) -> "Schedules":
-        from crawler_lifecycle.client.http.schedules import Schedules
+    def schedules(self) -> "ApiSchedules":
+        from crawler_lifecycle.client.http.schedules import ApiSchedules
 
-        return Schedules(self.connection)
+        return ApiSchedules(self.connection)
 
     @classmethod
     def open(cls, settings: RemoteSettings | None = None) -> Self:

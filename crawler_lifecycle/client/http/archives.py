@@ -27,7 +27,7 @@ class Download:
     chunks: Iterator[bytes]
 
 
-class Archives:
+class ApiArchives:
     def __init__(self, connection: HttpConnection) -> None:
         self._connection = connection
 

@@ -17,7 +17,7 @@ class _Result(TypedDict):
     report: AuditReport | None
 
 
-class Audits:
+class ApiAudits:
     def __init__(self, connection: HttpConnection) -> None:
         self._connection = connection
 

@@ -26,7 +26,7 @@ class _Deleted(TypedDict):
     deleted: bool
 
 
-class Schedules:
+class ApiSchedules:
     """NotFound without a schedule with the name."""
 
     def __init__(self, connection: HttpConnection) -> None:
