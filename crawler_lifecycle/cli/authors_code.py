@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 @contextmanager
 def refusals_of_a_function(name: str) -> Iterator[None]:
     """Raise BadInput, with the error and its place, where the author's function raises."""
-    from crawler_lifecycle.flows.authors import cause
+    from crawler_lifecycle.flows.tracebacks import cause
 
     with _refusals(name, cause):
         yield
@@ -23,7 +23,7 @@ def refusals_of_a_function(name: str) -> Iterator[None]:
 @contextmanager
 def refusals_of_a_class(author: type) -> Iterator[None]:
     """Raise BadInput, with the error, its place and the author's frames, where the author's class raises."""
-    from crawler_lifecycle.flows.authors import cause_with_frames
+    from crawler_lifecycle.flows.tracebacks import cause_with_frames
 
     with _refusals(author.__name__, lambda error: cause_with_frames(error, author)):
         yield

@@ -2,7 +2,7 @@
 
 from crawler_lifecycle.contract.managers.turns import GENERATOR_CHANGED
 from crawler_lifecycle.errors import PermanentError
-from crawler_lifecycle.flows.authors import authors_traceback
+from crawler_lifecycle.flows.tracebacks import authors_traceback
 
 
 class AuthorsFailure(PermanentError):

@@ -11,7 +11,7 @@ from crawler_lifecycle.contract.base import Message
 from crawler_lifecycle.contract.managers.items import Origin
 from crawler_lifecycle.contract.requests import RunParameters
 from crawler_lifecycle.errors import BadInput, LifecycleError
-from crawler_lifecycle.flows.authors import cause_with_frames
+from crawler_lifecycle.flows.tracebacks import cause_with_frames
 from crawler_lifecycle.managers.crawl_manager import CrawlManager
 from crawler_lifecycle.managers.differences import differences
 from crawler_lifecycle.managers.generator import END, parameter_sets

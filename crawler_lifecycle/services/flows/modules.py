@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import Any
 
 from crawler_lifecycle.errors import NotReady
-from crawler_lifecycle.flows.authors import cause
+from crawler_lifecycle.flows.tracebacks import cause
 
 MODULE_NAME = re.compile(r"\w+(\.\w+)*")
 IMPORT = f"import json, sys; sys.path[:] = json.loads(sys.argv[1]); from {__name__} import load; load([sys.argv[2]])"

@@ -27,7 +27,7 @@ from crawler_lifecycle.contract.managers.turns import (
     Wake,
 )
 from crawler_lifecycle.errors import NotFound, NotReady, PermanentError
-from crawler_lifecycle.flows.authors import authors_traceback
+from crawler_lifecycle.flows.tracebacks import authors_traceback
 from crawler_lifecycle.managers.arguments import BadArguments
 from crawler_lifecycle.managers.driving import drive
 from crawler_lifecycle.managers.failures import AuthorsFailure
