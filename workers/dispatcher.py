@@ -25,7 +25,7 @@ async def main(parts: Parts, stopped: asyncio.Event) -> None:
             pool,
         )
         interval = timedelta(seconds=settings.interval_seconds)
-        needs = health.needs_of(parts) | {"scheduler service": lambda: asyncio.to_thread(parts.deployer.check)}
+        needs = process.needs_of(parts) | {"scheduler service": lambda: asyncio.to_thread(parts.deployer.check)}
         async with health.served(parts.settings.health, needs, dispatcher.pulses) as health_server:
             if health_server is not None:
                 health_server.metrics.register(LineMetrics(parts.store.limits.all))

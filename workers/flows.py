@@ -98,7 +98,7 @@ async def serve(modules: Modules, queues: Sequence[str], parts: Parts, stopped: 
     claims = with_files(parts.store.step_claims, settings.files_folder)
     managing = partial(managers_of, parts.store.managers, engine, _catalogue(parts))
     host = StepHost(claims, parts.store.flow_doors, modules, settings.flows, name, StepClients().around, managing)
-    needs = health.needs_of(parts, writes=False, temporal=engine.ping, slots=host.slots.check)
+    needs = process.needs_of(parts, writes=False, temporal=engine.ping, slots=host.slots.check)
     task_queues = {
         steps_queue(settings.worker.task_queue, f"{name}|{module}|"): suppliers
         for queue in (own_queue(queue, settings.flows.own_host) for queue in queues)

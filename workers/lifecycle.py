@@ -44,7 +44,7 @@ async def main(parts: Parts, stopped: asyncio.Event) -> None:
     client = await engine.client()
     identity = identity_for(installation)
     async with (
-        health.served(parts.settings.health, health.needs_of(parts, temporal=engine.ping)) as health_server,
+        health.served(parts.settings.health, process.needs_of(parts, temporal=engine.ping)) as health_server,
         in_background(await _audit_schedule_keeping(parts, engine, installation, health_server)),
         in_background(_retention(parts, identity, health_server).run()),
         in_background(_failing_workflows(parts, engine, health_server).run()),

@@ -17,7 +17,7 @@ async def main(parts: Parts, stopped: asyncio.Event) -> None:
     """Watch until a signal sets `stopped`, or until the watching fails."""
     engine = Engine(os.environ, parts.settings.worker.task_queue)
     watcher = Watcher(parts.store.claims, parts.cluster, engine.nudge)  # raises NotReady for an unknown database schema
-    needs = health.needs_of(parts, temporal=engine.ping, cluster=lambda: asyncio.to_thread(parts.cluster.check))
+    needs = process.needs_of(parts, temporal=engine.ping, cluster=lambda: asyncio.to_thread(parts.cluster.check))
     async with (
         health.served(parts.settings.health, needs, watcher.pulses) as health_server,
         in_background(_late_starts(engine, health_server).run()),

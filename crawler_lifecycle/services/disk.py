@@ -24,7 +24,7 @@ class DiskWatch:
         """Whether the last check found a full disk.
 
         The API and the scheduler service stay ready on a full disk, since reading and stops continue. The other
-        processes are not ready then (`health.needs_of`).
+        processes are not ready then (`process.needs_of`).
         """
         return self._problem is not None
 

@@ -18,10 +18,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, CollectorRegistry, 
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from crawler_lifecycle.adapters.disk import check_room
-from crawler_lifecycle.bootstrap.parts import Parts
 from crawler_lifecycle.errors import LifecycleError, NotReady
-from crawler_lifecycle.ports import Records
 from crawler_lifecycle.services.public_problems import FAILED, NO_ANSWER, cause_word
 from crawler_lifecycle.settings.processes import HealthSettings
 
@@ -141,24 +138,6 @@ class _HealthRequest(BaseHTTPRequestHandler):
 
     def log_message(self, *_: object) -> None:
         """Log nothing: a probe comes every few seconds."""
-
-
-def needs_of(parts: Parts, *, writes: bool = True, **more: Need) -> dict[str, Need]:
-    """Return the needs of every process with a database, together with `more` needs by their names.
-
-    Without `writes`, reading the database is enough: a step host's account may write few tables.
-    """
-    return {
-        "database": lambda: asyncio.to_thread(_check_database, parts.store.records, writes=writes),
-        "disk": lambda: asyncio.to_thread(check_room, parts.settings.local_folders),
-        **more,
-    }
-
-
-def _check_database(records: Records, *, writes: bool) -> None:
-    records.installation()
-    if writes:
-        records.check_write()
 
 
 @asynccontextmanager

@@ -1,4 +1,4 @@
-"""Starts and ends a process of `workers/` without HTTP endpoints: settings, log, signals and disk watch.
+"""Starts and ends a process of `workers/` without HTTP endpoints: settings, log, signals, disk watch and needs.
 
 If the start fails, the process prints a single line.
 """
@@ -12,11 +12,14 @@ from collections.abc import Callable, Coroutine
 from typing import Any, NoReturn
 
 from crawler_lifecycle import configuration, extras, logs
+from crawler_lifecycle.adapters.disk import check_room
 from crawler_lifecycle.bootstrap.parts import Parts
 from crawler_lifecycle.errors import LifecycleError
 from crawler_lifecycle.metrics import show_build
+from crawler_lifecycle.ports import Records
 from crawler_lifecycle.services.background import in_background
 from crawler_lifecycle.services.disk import DiskWatch
+from crawler_lifecycle.services.health import Need
 from crawler_lifecycle.services.hiding import forget_secrets, hide_process
 from crawler_lifecycle.settings import Settings
 
@@ -55,3 +58,21 @@ async def _run_until_signal(main: Main, parts: Parts) -> None:
         loop.add_signal_handler(number, stopped.set)
     async with in_background(DiskWatch(parts.settings.local_folders).run()):
         await main(parts, stopped)
+
+
+def needs_of(parts: Parts, *, writes: bool = True, **more: Need) -> dict[str, Need]:
+    """Return the needs of every process with a database, together with `more` needs by their names.
+
+    Without `writes`, reading the database is enough: a step host's account may write few tables.
+    """
+    return {
+        "database": lambda: asyncio.to_thread(_check_database, parts.store.records, writes=writes),
+        "disk": lambda: asyncio.to_thread(check_room, parts.settings.local_folders),
+        **more,
+    }
+
+
+def _check_database(records: Records, *, writes: bool) -> None:
+    records.installation()
+    if writes:
+        records.check_write()

@@ -19,7 +19,7 @@ from crawler_lifecycle.control import runs as run_commands
 from crawler_lifecycle.control.control import Control
 from crawler_lifecycle.control.installation import Installation
 from crawler_lifecycle.errors import TemporaryError
-from crawler_lifecycle.services.health import needs_of
+from crawler_lifecycle.services.process import needs_of
 from tests.databases import copy_of
 
 NO_WRITES = "the database takes no writes"

@@ -18,8 +18,8 @@ from crawler_lifecycle.errors import NotReady, TemporaryError
 from crawler_lifecycle.services.background import in_background
 from crawler_lifecycle.services.disk import DiskWatch
 from crawler_lifecycle.services.embedded.stack import _probe_scheduler
-from crawler_lifecycle.services.health import needs_of
 from crawler_lifecycle.services.health import served as health_served
+from crawler_lifecycle.services.process import needs_of
 from crawler_lifecycle.settings.processes import HealthSettings
 from tests.apis import served as api_served
 from tests.disks import small_disk
