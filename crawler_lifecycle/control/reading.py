@@ -7,7 +7,7 @@ import asyncio
 import re
 import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 from crawler_lifecycle.contract.answers import ClusterPlaces, InstallationView
 from crawler_lifecycle.contract.limits import INSTALLATION
@@ -26,18 +26,10 @@ from crawler_lifecycle.contract.task_order import TaskOrder
 from crawler_lifecycle.control.context import CommandParts, ControlContext
 from crawler_lifecycle.domain.naming import event_id
 from crawler_lifecycle.errors import Conflict, NotFound, TemporaryError
-from crawler_lifecycle.ports import HasPlaces, LogChunk, RunStore, SaturatedRuns, StoredArchive
+from crawler_lifecycle.ports import HasPlaces, LogChunk, RunArchive, RunStore, SaturatedRuns
 
 POLL_PAUSE = 0.3  # seconds between two reads of a watched run
 EXPORT_PATIENCE = 30.0  # seconds to wait for the exports after the end of a run
-
-
-@dataclass(frozen=True, slots=True)
-class RunArchive:
-    """A run's archive after an end. `sha256` was computed while the archive was written."""
-
-    stored: StoredArchive
-    sha256: str | None
 
 
 def archive_of(

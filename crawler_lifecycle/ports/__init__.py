@@ -65,6 +65,7 @@ from crawler_lifecycle.ports.outside import (
     FlowSupervisors,
     OnProgress,
     Pusher,
+    RunArchive,
     StoredArchive,
     Supervisors,
 )

@@ -98,6 +98,14 @@ class StoredArchive:
     url: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class RunArchive:
+    """A run's archive after an end. `sha256` was computed while the archive was written."""
+
+    stored: StoredArchive
+    sha256: str | None
+
+
 class OnProgress(Protocol):
     """Function for an archiver to call from time to time, with the files and bytes until now."""
 

@@ -1,23 +1,36 @@
 """Carries out the mapping's request for an event, once for the event's key."""
 
 from collections.abc import Sequence
+from typing import Protocol
 
 from crawler_lifecycle.contract.flows.definition import FlowDefinition
 from crawler_lifecycle.contract.flows.item_requests import StartManager
 from crawler_lifecycle.contract.flows.requests import PushFlow
 from crawler_lifecycle.contract.requesters import Requester, of_token
 from crawler_lifecycle.contract.requests import StopRequest
-from crawler_lifecycle.control.control import Control
+from crawler_lifecycle.control.context import ControlContext
+from crawler_lifecycle.control.flows.commands import FlowCommands
+from crawler_lifecycle.control.runs import RunCommands
 from crawler_lifecycle.errors import BadInput, NotFound, Over, PermanentError
 from crawler_lifecycle.services.api.commands import run_request
 from crawler_lifecycle.services.api.messages import StartRequest
-from crawler_lifecycle.services.api.state import DOOR
+from crawler_lifecycle.services.api.state import DOOR, ForCallers
 from crawler_lifecycle.triggers.model import Act, Event, EventAnswer, TriggerRule
 from crawler_lifecycle.triggers.requests import StopRunRequest, request_of
 from crawler_lifecycle.triggers.rules import rule_for
 
 
-async def apply(control: Control, token: str, rules: Sequence[TriggerRule], event: Event) -> EventAnswer:
+class HasRunsAndFlows(ForCallers, Protocol):
+    """Commands for the rules' requests."""
+
+    runs: RunCommands
+    flows: FlowCommands
+
+    @property
+    def context(self) -> ControlContext[object]: ...
+
+
+async def apply(control: HasRunsAndFlows, token: str, rules: Sequence[TriggerRule], event: Event) -> EventAnswer:
     """Carry out the request of the first fitting rule. `token`: name of the caller's token, for the record.
 
     BadInput if a repetition of the event cannot succeed: no rule fits, or the request is refused.
@@ -53,7 +66,7 @@ async def apply(control: Control, token: str, rules: Sequence[TriggerRule], even
         raise BadInput(f"rules.{rule.name}", error.message) from error
 
 
-async def _stop(control: Control, rule: TriggerRule, stop: StopRunRequest, requester: Requester) -> EventAnswer:
+async def _stop(control: HasRunsAndFlows, rule: TriggerRule, stop: StopRunRequest, requester: Requester) -> EventAnswer:
     """Stop the run. An earlier delivery of the event may have ended the run already."""
     request = StopRequest(force=stop.force, reason=stop.reason, actor=requester.name, door=DOOR)
     try:
@@ -64,7 +77,9 @@ async def _stop(control: Control, rule: TriggerRule, stop: StopRunRequest, reque
     return EventAnswer(act=rule.act, rule=rule.name, created=True, run_id=stopping.run_id, run_uid=stopping.run_uid)
 
 
-async def _push(control: Control, rule: TriggerRule, definition: FlowDefinition, requester: Requester) -> EventAnswer:
+async def _push(
+    control: HasRunsAndFlows, rule: TriggerRule, definition: FlowDefinition, requester: Requester
+) -> EventAnswer:
     """Start the flow, unless its id is taken: people may have changed the flow, and a push would undo their changes."""
     try:
         await control.context.database(lambda _: control.flows.row(definition.id))

@@ -1,16 +1,18 @@
 """Endpoint for events, called by `python -m workers.triggers` and by EventBridge's API destinations."""
 
 import asyncio
+from typing import Annotated
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Depends, Response
 
 from crawler_lifecycle.errors import NotReady
 from crawler_lifecycle.services.api.document import answer
-from crawler_lifecycle.services.api.state import OPERATING, Caller, CurrentApi
+from crawler_lifecycle.services.api.state import OPERATING, ApiState, Caller, api_state
 from crawler_lifecycle.services.problems import problems
 from crawler_lifecycle.triggers import commands, mapping_file
 from crawler_lifecycle.triggers.model import Event, EventAnswer
 
+CurrentApi = Annotated[ApiState[commands.HasRunsAndFlows], Depends(api_state)]
 router = APIRouter(prefix="/v1", tags=["commanding"], dependencies=OPERATING)
 
 
@@ -26,7 +28,7 @@ async def post_event(api: CurrentApi, caller: Caller, body: Event, response: Res
     """Carry out the request in the mapping file for an event. The event's source and id are the key: a repeated event
     starts nothing. An answer with 5xx or 429 may be repeated.
     """
-    path = api.control.installation.settings.triggers.mapping
+    path = api.control.context.installation.settings.triggers.mapping
     if path is None:
         raise NotReady("CRAWLER_TRIGGERS__MAPPING: expected the path of a mapping file for events")
     rules = await asyncio.to_thread(mapping_file.read, path)

@@ -9,6 +9,7 @@ import pytest
 from crawler_lifecycle.contract.records import LogPart
 from crawler_lifecycle.domain.pacing import LONGEST_LOG_PAUSE, log_pause
 from crawler_lifecycle.services.api import following
+from crawler_lifecycle.services.api.runs import RunsApi
 from crawler_lifecycle.services.api.state import ApiState
 from crawler_lifecycle.services.api.tokens import Tokens
 from crawler_lifecycle.settings.processes import ApiSettings
@@ -29,7 +30,7 @@ async def pauses_of(reads: Sequence[tuple[str, int]], monkeypatch: pytest.Monkey
     coming = iter([*parts, (LogPart(attempt=1, text="", offset=0, ended=True), 0)])
     waited: list[float] = []
 
-    async def wait(_: ApiState, seconds: float = 0.5) -> bool:
+    async def wait(_: RunsApi, seconds: float = 0.5) -> bool:
         waited.append(seconds)
         return False
 

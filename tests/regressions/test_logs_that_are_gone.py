@@ -10,6 +10,7 @@ from crawler_lifecycle.contract.records import LogPart
 from crawler_lifecycle.errors import LifecycleError, NotFound, TemporaryError
 from crawler_lifecycle.services.api import following
 from crawler_lifecycle.services.api.following import Follower, Read
+from crawler_lifecycle.services.api.runs import RunsApi
 from crawler_lifecycle.services.api.state import ApiState
 from crawler_lifecycle.services.api.tokens import Tokens
 from crawler_lifecycle.settings.processes import ApiSettings
@@ -37,7 +38,7 @@ async def told(monkeypatch: pytest.MonkeyPatch, *reads: LogPart | LifecycleError
     """The kinds of events, and the pauses."""
     waited = list[float]()
 
-    async def wait(_: ApiState, seconds: float) -> bool:
+    async def wait(_: RunsApi, seconds: float) -> bool:
         waited.append(seconds)
         return False
 

@@ -13,6 +13,7 @@ import pytest
 from crawler_lifecycle.control.control import Control
 from crawler_lifecycle.control.installation import Installation
 from crawler_lifecycle.services.api import changes, following
+from crawler_lifecycle.services.api.runs import RunsApi
 from crawler_lifecycle.services.api.state import CHANGE_READERS, LOG_READERS, ApiState
 from crawler_lifecycle.services.api.tokens import Tokens
 from crawler_lifecycle.settings.processes import ApiSettings
@@ -36,7 +37,7 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Semaphore]:
     over.set()
 
 
-def streams(api: ApiState, kind: str) -> list[AsyncIterator[bytes]]:
+def streams(api: RunsApi, kind: str) -> list[AsyncIterator[bytes]]:
     if kind == "logs":
         return [following.Follower(api, "uid", number, 1, 0).events() for number in range(FOLLOWERS)]
     return [changes.follow(api, None, None) for _ in range(FOLLOWERS)]

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from crawler_lifecycle.errors import TemporaryError
+from crawler_lifecycle.services.api.events import Stream
 from crawler_lifecycle.services.api.state import ApiState
-from crawler_lifecycle.services.api.streams import Stream
 from crawler_lifecycle.services.api.tokens import Scope, Tokens
 from crawler_lifecycle.settings.processes import ApiSettings
 

@@ -295,7 +295,7 @@ def test_an_outage_of_the_database_is_told_and_outlived(
     from crawler_lifecycle.errors import TemporaryError
 
     down = threading.Event()
-    store = api.app.state.api.records
+    store = api.app.state.api.control.context.store.records
     since = store.changed_since
 
     def sometimes(*arguments: object, **options: object) -> object:

@@ -20,7 +20,7 @@ from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.domain.flows.words import HOST_PATIENCE
 from crawler_lifecycle.flows import Workflow
 from crawler_lifecycle.services import api as api_package
-from crawler_lifecycle.services.api.admission import MOST_SATURATED
+from crawler_lifecycle.services.api.installation import MOST_SATURATED
 from crawler_lifecycle.services.embedded.addresses import Ports
 from crawler_lifecycle.services.embedded.plan import make_plan
 from tests.apis import Api, served

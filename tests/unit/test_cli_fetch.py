@@ -15,8 +15,8 @@ import pytest
 
 from crawler_lifecycle.client.http.archives import ApiArchives, Download
 from crawler_lifecycle.contract.records import RunOverview, RunRecord
-from crawler_lifecycle.control.reading import RunArchive, RunReader
-from crawler_lifecycle.ports import StoredArchive
+from crawler_lifecycle.control.reading import RunReader
+from crawler_lifecycle.ports import RunArchive, StoredArchive
 from tests.commands import Crawlctl
 
 CONTENT = bytes(range(256)) * 9000

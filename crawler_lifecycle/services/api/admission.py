@@ -1,24 +1,35 @@
-"""Endpoints for limits, pauses and the installation: its use, its runs without room, and waits for people."""
+"""Endpoints for limits and pauses."""
 
-from fastapi import APIRouter
+from typing import Annotated, Protocol
 
-from crawler_lifecycle.contract.answers import InstallationView
-from crawler_lifecycle.contract.attention import Attention
-from crawler_lifecycle.contract.limits import LimitChange, PauseRequest, ScopeName
-from crawler_lifecycle.services.api import messages
+from fastapi import APIRouter, Depends
+from pydantic import Field
+
+from crawler_lifecycle.contract.base import Message
+from crawler_lifecycle.contract.limits import LimitChange, LimitRecord, PauseRequest, ScopeName
+from crawler_lifecycle.control.limits import LimitCommands
 from crawler_lifecycle.services.api.document import NOT_ACCEPTABLE
-from crawler_lifecycle.services.api.state import OPERATING, READING, Commands, CurrentApi
+from crawler_lifecycle.services.api.state import OPERATING, READING, ApiState, ForCallers, api_state, commands
 from crawler_lifecycle.services.problems import problems
 
-MOST_SATURATED = 50  # runs in an answer
 
+class HasLimits(ForCallers, Protocol):
+    limits: LimitCommands
+
+
+CurrentApi = Annotated[ApiState[HasLimits], Depends(api_state)]
+Commands = Annotated[HasLimits, Depends(commands)]
 router = APIRouter(prefix="/v1", tags=["limits"])
 
 
+class LimitList(Message):
+    limits: list[LimitRecord] = Field(description="scopes with limits or a pause; the installation comes first")
+
+
 @router.get("/limits", dependencies=READING)
-def list_limits(api: CurrentApi) -> messages.LimitList:
+def list_limits(api: CurrentApi) -> LimitList:
     """Return the limits and pauses of all scopes, with the present use."""
-    return messages.LimitList(limits=list(api.control.limits.all()))
+    return LimitList(limits=list(api.control.limits.all()))
 
 
 @router.put(
@@ -26,36 +37,24 @@ def list_limits(api: CurrentApi) -> messages.LimitList:
     dependencies=OPERATING,
     responses=problems(_422=NOT_ACCEPTABLE + " Nothing was changed."),
 )
-def set_limits(commands: Commands, body: LimitChange) -> messages.LimitList:
+def set_limits(commands: Commands, body: LimitChange) -> LimitList:
     """Set or take away limits of a scope. A lower limit ends nothing: new runs and tasks wait.
 
     A repeated request changes nothing.
     """
-    return messages.LimitList(limits=list(commands.limits.change(body)))
+    return LimitList(limits=list(commands.limits.change(body)))
 
 
 @router.post("/limits/pause", dependencies=OPERATING)
-def pause_scope(commands: Commands, body: PauseRequest) -> messages.LimitList:
+def pause_scope(commands: Commands, body: PauseRequest) -> LimitList:
     """Pause a scope: runs are accepted and wait, nothing new is deployed, and jobs in the cluster continue.
 
     The pause of a paused scope gives the pause another reason.
     """
-    return messages.LimitList(limits=list(commands.limits.pause(body)))
+    return LimitList(limits=list(commands.limits.pause(body)))
 
 
 @router.post("/limits/resume", dependencies=OPERATING, responses=problems(_404="The scope is not paused."))
-def resume_scope(commands: Commands, body: ScopeName) -> messages.LimitList:
+def resume_scope(commands: Commands, body: ScopeName) -> LimitList:
     """End the pause of a scope. The body is required, so that only `{}` means the installation."""
-    return messages.LimitList(limits=list(commands.limits.resume(body)))
-
-
-@router.get("/attention", dependencies=READING)
-async def get_attention(api: CurrentApi) -> Attention:
-    """Return what waits for a person, a host or room: the page shows the counts at the top of every view."""
-    return await api.control.attention()
-
-
-@router.get("/installation", dependencies=READING)
-def get_installation(api: CurrentApi) -> InstallationView:
-    """Return the use of the installation's capacity, and the runs for which its cluster has no room."""
-    return api.control.runs.installation(MOST_SATURATED)
+    return LimitList(limits=list(commands.limits.resume(body)))

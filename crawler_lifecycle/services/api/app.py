@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, FastAPI, Response
 from prometheus_client import CONTENT_TYPE_LATEST
@@ -18,6 +19,7 @@ from crawler_lifecycle.services.api import (
     commands,
     flow_commands,
     flows,
+    installation,
     managers,
     runs,
     schedules,
@@ -29,7 +31,7 @@ from crawler_lifecycle.services.api.metrics import RequestCounting
 from crawler_lifecycle.services.api.middleware import EntityTags, NormalizedRequests
 from crawler_lifecycle.services.api.page_files import files_by_path, page_router
 from crawler_lifecycle.services.api.refusals import answer_wrong_method, refuse_unknown_parameters
-from crawler_lifecycle.services.api.state import READING, ApiState, CurrentApi
+from crawler_lifecycle.services.api.state import READING, ApiState, api_state
 from crawler_lifecycle.services.api.tokens import Tokens
 from crawler_lifecycle.services.applications import Health, new_app
 from crawler_lifecycle.services.background import in_background
@@ -38,6 +40,7 @@ from crawler_lifecycle.services.gate import Gate
 from crawler_lifecycle.services.public_problems import NO_ANSWER
 from crawler_lifecycle.settings import Settings
 
+CurrentApi = Annotated[ApiState[Control], Depends(api_state)]
 HEALTH_PATHS = ("/healthz", "/readyz")
 READINESS_SECONDS = 5.0  # time limit for the answers of database and Temporal together
 
@@ -57,7 +60,7 @@ async def readyz(api: CurrentApi) -> Health:
     return Health(status="ready")
 
 
-async def _require_answers(api: ApiState) -> None:
+async def _require_answers(api: ApiState[Control]) -> None:
     deadline = asyncio.get_running_loop().time() + READINESS_SECONDS
     with api.public_problems.shortened("database"):
         await _until(deadline, api.control.context.database(lambda store: store.records.installation()))
@@ -82,7 +85,7 @@ async def metrics(api: CurrentApi) -> Response:
 
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
-    api: ApiState = app.state.api
+    api: ApiState[Control] = app.state.api
     async with in_background(api.disks.run()):
         yield
 
@@ -132,6 +135,7 @@ def _app_with_endpoints(more: Sequence[APIRouter]) -> FastAPI:
         flows,
         schedules,
         admission,
+        installation,
         audits,
         streams,
     )

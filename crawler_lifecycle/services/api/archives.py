@@ -1,17 +1,29 @@
 """Endpoint for a run's archive, sent from a folder or by a redirect to a bucket."""
 
 from http import HTTPStatus
-from typing import Annotated
+from typing import Annotated, Protocol
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Depends, Query, Request
 from starlette.datastructures import Headers
 from starlette.responses import FileResponse, JSONResponse, RedirectResponse, Response
 from starlette.types import Message, Receive, Scope, Send
 
-from crawler_lifecycle.control.reading import RunArchive
-from crawler_lifecycle.services.api.state import READING, CurrentApi, Run
+from crawler_lifecycle.ports import RunArchive
+from crawler_lifecycle.services.api.state import READING, ApiState, ForCallers, Run, api_state
 from crawler_lifecycle.services.problems import Responses, problem, problems
 
+
+class ReadsArchives(Protocol):
+    def archive(self, run: int | str, end: int | None = None) -> RunArchive:
+        """Return an end's archive, by default the last end's archive."""
+
+
+class HasArchives(ForCallers, Protocol):
+    @property
+    def runs(self) -> ReadsArchives: ...
+
+
+CurrentApi = Annotated[ApiState[HasArchives], Depends(api_state)]
 CHECKSUM_HEADER = "X-Archive-SHA256"
 _TEXT = {"type": "string"}
 _CHECKSUM = {CHECKSUM_HEADER: {"description": "checksum of the archive, in hexadecimal digits", "schema": _TEXT}}

@@ -1,16 +1,31 @@
 """Endpoints for audits: start an audit, and read audits' findings."""
 
-from typing import Annotated
+from typing import Annotated, Protocol
 
-from fastapi import APIRouter, Path, Query, Response
+from fastapi import APIRouter, Depends, Path, Query, Response
 
 from crawler_lifecycle.contract.answers import AuditStarted
 from crawler_lifecycle.contract.audits import AuditReport, AuditRequest, AuditView
 from crawler_lifecycle.contract.base import Message
+from crawler_lifecycle.control.audits import AuditCommands
 from crawler_lifecycle.services.api.document import answer
-from crawler_lifecycle.services.api.state import OPERATING, READING, Caller, CurrentApi, commands_of
+from crawler_lifecycle.services.api.state import (
+    OPERATING,
+    READING,
+    ApiState,
+    Caller,
+    ForCallers,
+    api_state,
+    commands_of,
+)
 from crawler_lifecycle.services.problems import problems
 
+
+class HasAudits(ForCallers, Protocol):
+    audits: AuditCommands
+
+
+CurrentApi = Annotated[ApiState[HasAudits], Depends(api_state)]
 router = APIRouter(prefix="/v1", tags=["auditing"])
 
 

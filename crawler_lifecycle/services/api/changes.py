@@ -13,8 +13,9 @@ from datetime import UTC, datetime, timedelta
 from crawler_lifecycle.contract.notices import Notice
 from crawler_lifecycle.contract.records import Changed
 from crawler_lifecycle.errors import LifecycleError
+from crawler_lifecycle.ports import Records
 from crawler_lifecycle.services.api.events import COMMENT, PAUSES_PER_COMMENT, event, wait_for_closing
-from crawler_lifecycle.services.api.state import ApiState
+from crawler_lifecycle.services.api.runs import RunsApi
 from crawler_lifecycle.services.problems import problem_of
 
 LOOK_BACK = timedelta(minutes=2)
@@ -37,7 +38,7 @@ def moment_of(event_id: str) -> datetime:
     return BEGINNING + int(event_id) * MICROSECOND
 
 
-async def follow(api: ApiState, last: datetime | None, run: int | None, *, flows: bool = False) -> AsyncIterator[bytes]:
+async def follow(api: RunsApi, last: datetime | None, run: int | None, *, flows: bool = False) -> AsyncIterator[bytes]:
     """Yield all runs' events, or a single run's, until the process shuts down. `flows`: also runs of flows.
 
     `last` is the time in the follower's last event; later events follow. None: the
@@ -63,7 +64,7 @@ async def follow(api: ApiState, last: datetime | None, run: int | None, *, flows
 class View:
     """A follower's view: the changes and the notices that the follower knows."""
 
-    def __init__(self, api: ApiState, last: datetime | None, run: int | None, *, flows: bool) -> None:
+    def __init__(self, api: RunsApi, last: datetime | None, run: int | None, *, flows: bool) -> None:
         self.has_outage = False  # the last pass failed
         self._api = api
         self._run = run
@@ -88,11 +89,15 @@ class View:
         self._has_opened, self.has_outage = True, False
         return events
 
+    @property
+    def _records(self) -> Records:
+        return self._api.control.context.store.records
+
     def _read_changes(self) -> Sequence[Changed]:
-        if self._known_changes is None and (latest := self._api.records.latest_change()) is not None:
+        if self._known_changes is None and (latest := self._records.latest_change()) is not None:
             self._latest_known = _at_most_now(latest)  # of all runs: the followed run may be quiet for long
         start = self._start_of_pass()
-        return self._api.records.changed_since(start, MOST_CHANGES + 1, self._run, flows=self._flows)
+        return self._records.changed_since(start, MOST_CHANGES + 1, self._run, flows=self._flows)
 
     def _start_of_pass(self) -> datetime:
         """Return the time from which a pass reads changes: `LOOK_BACK` before the latest known change."""
@@ -123,7 +128,7 @@ class View:
         if self._known_changes is None:
             run_ids = [change.run_id for change in changes] if self._run is None else [self._run]
             for start in range(0, len(run_ids), PAGE):
-                notices = self._api.records.notices_of(run_ids[start : start + PAGE])
+                notices = self._records.notices_of(run_ids[start : start + PAGE])
                 self._known_notices |= {notice.notice_id: notice.at for notice in notices}
 
     def _run_events(self, new_changes: Sequence[Changed]) -> list[bytes]:
@@ -135,7 +140,7 @@ class View:
         for start in range(0, len(new_changes), PAGE):
             page = new_changes[start : start + PAGE]
             run_ids = [change.run_id for change in page]
-            states = {run.run_id: run for run in self._api.records.summaries(run_ids)}
+            states = {run.run_id: run for run in self._records.summaries(run_ids)}
             notices = self._unknown_notices(run_ids)
             for change in page:
                 # with the change's own id, a break between the notice and the state would lose the state
@@ -152,7 +157,7 @@ class View:
     def _unknown_notices(self, run_ids: Sequence[int]) -> dict[int, list[Notice]]:
         """Return new notices by run. Notices older than `LOOK_BACK` were sent when their run changed."""
         start, unknown = self._start_of_pass(), defaultdict[int, list[Notice]](list)
-        for notice in self._api.records.notices_of(run_ids):
+        for notice in self._records.notices_of(run_ids):
             if notice.at >= start and notice.notice_id not in self._known_notices:
                 unknown[notice.run_id].append(notice)
         return unknown

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Response
+from fastapi import APIRouter, Depends, Header, Response
 
 from crawler_lifecycle.contract.answers import Resumed, Started, Stopping
 from crawler_lifecycle.contract.requesters import of_token
@@ -10,9 +10,11 @@ from crawler_lifecycle.contract.requests import RunRequest, StopRequest, refusal
 from crawler_lifecycle.errors import Conflict, TemporaryError
 from crawler_lifecycle.services.api import document as docs
 from crawler_lifecycle.services.api import messages
-from crawler_lifecycle.services.api.state import DOOR, OPERATING, Caller, Commands, CurrentApi, Run
+from crawler_lifecycle.services.api.runs import CurrentApi, HasRuns
+from crawler_lifecycle.services.api.state import DOOR, OPERATING, Caller, Run, commands
 from crawler_lifecycle.services.problems import problem, problem_with_unknown_result, problems
 
+Commands = Annotated[HasRuns, Depends(commands)]
 KEY = Header(
     alias="Idempotency-Key",
     min_length=1,

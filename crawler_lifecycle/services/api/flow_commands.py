@@ -21,8 +21,8 @@ from crawler_lifecycle.contract.requesters import of_token
 from crawler_lifecycle.control.flows.definitions import read_definition, read_fragment
 from crawler_lifecycle.services.api import document as docs
 from crawler_lifecycle.services.api import flow_messages as messages
-from crawler_lifecycle.services.api.flows import Flow
-from crawler_lifecycle.services.api.state import DOOR, OPERATING, Actor, Caller, CurrentApi
+from crawler_lifecycle.services.api.flows import CurrentApi, Flow
+from crawler_lifecycle.services.api.state import DOOR, OPERATING, Actor, Caller
 from crawler_lifecycle.services.api.tokens import Token
 from crawler_lifecycle.services.problems import Responses, problems
 

@@ -2,17 +2,16 @@
 
 from typing import Annotated, Any
 
-from pydantic import ConfigDict, Field, JsonValue
+from pydantic import ConfigDict, Field
 
 from crawler_lifecycle.contract.base import Message
 from crawler_lifecycle.contract.flows.answers import FlowSummary, MemberRecord
 from crawler_lifecycle.contract.flows.definition import FlowDefinition, Fragment
-from crawler_lifecycle.contract.flows.item_requests import MOST_IN_REQUEST, ItemsRequest
 from crawler_lifecycle.contract.flows.limits import LONGEST_NAME
 from crawler_lifecycle.contract.flows.names import Label
 from crawler_lifecycle.contract.flows.records import FlowStatus
 from crawler_lifecycle.contract.flows.requests import FlowRequest
-from crawler_lifecycle.contract.managers.records import ItemAttempt, ItemRecord, ManagerStatus, OutputLine
+from crawler_lifecycle.contract.managers.records import ManagerStatus
 from crawler_lifecycle.control.flows.pictures import PictureFormat
 from crawler_lifecycle.ports import AttemptRecord, FlowLine
 
@@ -32,31 +31,6 @@ class AppendBody(FlowRequest):
         default="", description="path of the sub-workflow that receives the members; empty: the flow's top level"
     )
     fragment: Fragment = Field(description="groups and members, with paths relative to `group`")
-
-
-class AddItemsBody(ItemsRequest):
-    key: Label = Field(description="chosen by the client: a second request with the same key adds nothing")
-    items: Annotated[list[dict[str, JsonValue]], Field(min_length=1, max_length=MOST_IN_REQUEST)] = Field(
-        description="parameters as a generator yields them: `spider`, `tags`, `job_settings`, `units`, and arguments",
-        examples=[[{"spider": "shop", "shop": "shop-41", "tags": ["late"]}]],
-    )
-
-
-class ItemPage(Message):
-    items: list[ItemRecord]
-    next: int | None = Field(description="`after` of the next page; none: this is the last page")
-
-
-class ItemAttempts(Message):
-    attempts: list[ItemAttempt] = Field(description="the item's attempts over all generations, the first one first")
-
-
-class OutputLines(Message):
-    lines: list[OutputLine] = Field(description="the last lines, the oldest one first")
-
-
-class ManagerList(Message):
-    managers: list[ManagerStatus] = Field(description="the flow's crawl managers, with their numbers")
 
 
 class FlowPage(Message):

@@ -1,9 +1,9 @@
 """Endpoints that read flows: lists, single flows, jobs, attempts, results, explanations, pictures, changes."""
 
 from collections.abc import AsyncIterator
-from typing import Annotated
+from typing import Annotated, Protocol, TypeAlias
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Depends, Path, Query
 from pydantic import Field
 from starlette.responses import StreamingResponse
 
@@ -12,16 +12,18 @@ from crawler_lifecycle.contract.flows.names import LONGEST_PATH, ROOT
 from crawler_lifecycle.contract.flows.records import Why
 from crawler_lifecycle.contract.flows.states import FlowState, MemberState
 from crawler_lifecycle.contract.flows.values import untagged
+from crawler_lifecycle.control.context import ControlContext
+from crawler_lifecycle.control.flows.commands import FlowCommands
 from crawler_lifecycle.control.flows.following import FollowedFlow
 from crawler_lifecycle.control.flows.pictures import PictureFormat, picture
 from crawler_lifecycle.domain.naming import flow_workflow_id
 from crawler_lifecycle.errors import LifecycleError, NotFound
+from crawler_lifecycle.ports import FlowStore
 from crawler_lifecycle.services.api import document as docs
 from crawler_lifecycle.services.api import flow_messages as messages
 from crawler_lifecycle.services.api.cursors import make_cursor, read_place
-from crawler_lifecycle.services.api.events import COMMENT, PAUSES_PER_COMMENT, event, wait_for_closing
-from crawler_lifecycle.services.api.state import READING, READING_RESULTS, ApiState, Caller, CurrentApi
-from crawler_lifecycle.services.api.streams import stream
+from crawler_lifecycle.services.api.events import COMMENT, PAUSES_PER_COMMENT, event, stream, wait_for_closing
+from crawler_lifecycle.services.api.state import READING, READING_RESULTS, ApiState, Caller, ForCallers, api_state
 from crawler_lifecycle.services.api.temporal_ui import workflow_url
 from crawler_lifecycle.services.problems import problem_of, problems
 
@@ -29,6 +31,16 @@ CHANGES = docs.stream_answer(
     'event: flow\ndata: {"status":{"id":"nightly-2026-11-22","state":"executing"},"is_over":false,"jobs":[]}\n\n'
 )
 
+
+class HasFlows(ForCallers, Protocol):
+    flows: FlowCommands
+
+    @property
+    def context(self) -> ControlContext[FlowStore]: ...
+
+
+FlowsApi: TypeAlias = ApiState[HasFlows]
+CurrentApi = Annotated[FlowsApi, Depends(api_state)]
 router = APIRouter(prefix="/v1/flows", tags=["flows"])
 Flow = Annotated[str, Path(max_length=LONGEST_NAME, description="id of the flow")]
 MOST_PATHS = 200  # jobs in a request, whose address would be too long otherwise
@@ -192,7 +204,7 @@ def get_flow(api: CurrentApi, flow: Flow) -> messages.FlowView:
     )
 
 
-async def _events(api: ApiState, flow: str) -> AsyncIterator[bytes]:
+async def _events(api: FlowsApi, flow: str) -> AsyncIterator[bytes]:
     """Yield the flow's changes, and comments while the flow is quiet."""
     view, silent_passes, has_outage = FollowedFlow(api.control.flows, flow), 0, False
     while True:

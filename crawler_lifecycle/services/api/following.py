@@ -9,8 +9,7 @@ from crawler_lifecycle.contract.records import LogPart
 from crawler_lifecycle.domain.pacing import Backoff, log_pause
 from crawler_lifecycle.errors import LifecycleError, NotFound, PermanentError, TemporaryError
 from crawler_lifecycle.services.api.events import COMMENT, PAUSE, PAUSES_PER_COMMENT, event, wait_for_closing
-from crawler_lifecycle.services.api.runs import find_task
-from crawler_lifecycle.services.api.state import ApiState
+from crawler_lifecycle.services.api.runs import RunsApi, find_task
 from crawler_lifecycle.services.problems import problem_of
 
 SHORTEST_PAUSE = PAUSE.total_seconds()
@@ -23,12 +22,12 @@ Place = tuple[int | None, int]  # attempt (none: the last attempt) and byte in i
 logger = logging.getLogger(__name__)
 
 
-def log_part(api: ApiState, run: int | str, task: int, attempt: int | None, offset: int) -> LogPart:
+def log_part(api: RunsApi, run: int | str, task: int, attempt: int | None, offset: int) -> LogPart:
     """Return the log of the attempt from the byte on. If a newer attempt began, return the newer log from its start."""
     return _read(api, run, task, attempt, offset)[0]
 
 
-def _read(api: ApiState, run: int | str, task: int, attempt: int | None, offset: int) -> Read:
+def _read(api: RunsApi, run: int | str, task: int, attempt: int | None, offset: int) -> Read:
     row = find_task(api, run, task)
     uid = api.control.runs.overview(run).run.run_uid
     is_same_attempt = attempt in (None, row.attempt)
@@ -36,7 +35,7 @@ def _read(api: ApiState, run: int | str, task: int, attempt: int | None, offset:
     return LogPart(attempt=row.attempt, text=chunk.text, offset=chunk.offset, ended=chunk.ended), chunk.read
 
 
-async def begin(api: ApiState, run: str, task: int, place: Place) -> "Follower":
+async def begin(api: RunsApi, run: str, task: int, place: Place) -> "Follower":
     """Return a follower after its first read, so that a missing log is an error instead of a stream.
 
     After an outage the follower has no first read: the stream reports the outage, and continues afterwards.
@@ -49,7 +48,7 @@ async def begin(api: ApiState, run: str, task: int, place: Place) -> "Follower":
     return follower
 
 
-def _new_follower(api: ApiState, run: str, task: int, place: Place) -> "Follower":
+def _new_follower(api: RunsApi, run: str, task: int, place: Place) -> "Follower":
     run_uid = api.control.runs.overview(run).run.run_uid
     attempt, offset = place
     if attempt is None:
@@ -57,7 +56,7 @@ def _new_follower(api: ApiState, run: str, task: int, place: Place) -> "Follower
     return Follower(api, run_uid, task, attempt, offset)
 
 
-async def _first_read(api: ApiState, follower: "Follower") -> Read:
+async def _first_read(api: RunsApi, follower: "Follower") -> Read:
     """Read, and after NotFound once more: a log that moves out of the cluster is absent for a moment.
 
     Without the second try the answer would be 404, and a client does not repeat a request after 404.
@@ -73,7 +72,7 @@ async def _first_read(api: ApiState, follower: "Follower") -> Read:
 class Follower:
     """A client that follows a log from its place: the attempt, and the byte of the next read."""
 
-    api: ApiState
+    api: RunsApi
     run_uid: str
     task: int
     attempt: int

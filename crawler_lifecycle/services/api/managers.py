@@ -14,10 +14,10 @@ from crawler_lifecycle.contract.managers.item_filter import ItemFilter, Number
 from crawler_lifecycle.contract.managers.items import ItemState
 from crawler_lifecycle.managers.preview import added_items
 from crawler_lifecycle.services.api import document as docs
-from crawler_lifecycle.services.api import flow_messages as messages
+from crawler_lifecycle.services.api import manager_messages as messages
 from crawler_lifecycle.services.api.flow_commands import by_caller, effect
-from crawler_lifecycle.services.api.flows import Flow
-from crawler_lifecycle.services.api.state import OPERATING, READING, Caller, CurrentApi
+from crawler_lifecycle.services.api.flows import CurrentApi, Flow
+from crawler_lifecycle.services.api.state import OPERATING, READING, Caller
 from crawler_lifecycle.services.problems import problems
 
 MOST_STATES, MOST_NUMBERS = len(ItemState), 500

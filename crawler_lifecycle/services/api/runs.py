@@ -1,9 +1,9 @@
 """Endpoints that read: the caller's token, crawlers, runs and tasks."""
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Protocol, TypeAlias
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Depends, Path, Query
 from starlette.concurrency import run_in_threadpool
 
 from crawler_lifecycle.contract.answers import CrawlerEntries
@@ -12,15 +12,28 @@ from crawler_lifecycle.contract.records import RunDetails, TaskRecord, without_v
 from crawler_lifecycle.contract.run_filter import RunFilter
 from crawler_lifecycle.contract.states import TaskStatus
 from crawler_lifecycle.contract.task_order import TaskOrder
+from crawler_lifecycle.control.context import ControlContext
+from crawler_lifecycle.control.runs import RunCommands
 from crawler_lifecycle.errors import BadInput, LifecycleError, NotFound
+from crawler_lifecycle.ports import RunStore
 from crawler_lifecycle.services.api import messages
 from crawler_lifecycle.services.api.cursors import make_cursor, read_cursor
 from crawler_lifecycle.services.api.document import NO_RUN, NO_TASK
 from crawler_lifecycle.services.api.run_filters import Chosen
-from crawler_lifecycle.services.api.state import BEARER, READING, ApiState, Caller, CurrentApi, Run
+from crawler_lifecycle.services.api.state import BEARER, READING, ApiState, Caller, ForCallers, Run, api_state
 from crawler_lifecycle.services.api.temporal_ui import workflow_url
 from crawler_lifecycle.services.problems import problems
 
+
+class HasRuns(ForCallers, Protocol):
+    runs: RunCommands
+
+    @property
+    def context(self) -> ControlContext[RunStore]: ...
+
+
+RunsApi: TypeAlias = ApiState[HasRuns]
+CurrentApi = Annotated[RunsApi, Depends(api_state)]
 LARGEST_RUN_ID = 10**18  # within the database's integers
 LARGEST_TASK_NUMBER = 10**9  # above every task number, and within the database's integers
 CrawlerName = Annotated[str, Path(max_length=128, description="name in the catalogue")]
@@ -87,7 +100,7 @@ async def list_runs(
     return await read(_page, api, chosen, limit, cursor, before)
 
 
-def _page(api: ApiState, chosen: RunFilter, limit: int, cursor: str | None, before: int | None) -> messages.RunPage:
+def _page(api: RunsApi, chosen: RunFilter, limit: int, cursor: str | None, before: int | None) -> messages.RunPage:
     # a cursor is valid only for the installation and the filters that made it
     list_name = f"{api.control.context.store.records.installation()}:{chosen.model_dump_json(exclude_defaults=True)}"
     before = read_cursor(cursor, list_name) if cursor is not None else before
@@ -113,7 +126,7 @@ def get_run(api: CurrentApi, run: Run) -> messages.RunView:
     return messages.RunView(
         **dict(overview),
         main_task=main_task,
-        notices=api.records.notices_of([run_id]),
+        notices=api.control.context.store.records.notices_of([run_id]),
         temporal_url=workflow_url(api, overview.run.workflow_id),
     )
 
@@ -168,7 +181,7 @@ def get_task(api: CurrentApi, run: Run, task: int) -> TaskRecord:
     return find_task(api, run, task)
 
 
-def find_task(api: ApiState, run: int | str, number: int) -> TaskRecord:
+def find_task(api: RunsApi, run: int | str, number: int) -> TaskRecord:
     """Return the task, or raise NotFound."""
     rows = api.control.runs.tasks(run, first=number, limit=1) if 0 <= number <= LARGEST_TASK_NUMBER else ()
     if not rows or rows[0].task != number:

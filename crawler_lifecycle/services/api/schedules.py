@@ -2,9 +2,9 @@
 
 import json
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, Protocol
 
-from fastapi import APIRouter, Header, Path, Query, Response
+from fastapi import APIRouter, Depends, Header, Path, Query, Response
 
 from crawler_lifecycle.contract.requesters import of_token
 from crawler_lifecycle.contract.requests import Moment, refusals_as_bad_input
@@ -18,12 +18,31 @@ from crawler_lifecycle.contract.schedules import (
     Triggered,
 )
 from crawler_lifecycle.control.flows.definitions import read_definition
+from crawler_lifecycle.control.schedules import ScheduleCommands
 from crawler_lifecycle.errors import BadInput, NotFound, TemporaryError
 from crawler_lifecycle.services.api import document as docs
-from crawler_lifecycle.services.api import messages
-from crawler_lifecycle.services.api.state import DOOR, OPERATING, READING, Caller, Commands, CurrentApi, commands_of
+from crawler_lifecycle.services.api import schedule_messages as messages
+from crawler_lifecycle.services.api.state import (
+    DOOR,
+    OPERATING,
+    READING,
+    Actor,
+    ApiState,
+    Caller,
+    ForCallers,
+    api_state,
+    commands,
+    commands_of,
+)
 from crawler_lifecycle.services.problems import problem, problem_with_unknown_result, problems
 
+
+class HasSchedules(ForCallers, Protocol):
+    schedules: ScheduleCommands
+
+
+CurrentApi = Annotated[ApiState[HasSchedules], Depends(api_state)]
+Commands = Annotated[HasSchedules, Depends(commands)]
 ScheduleName = Annotated[str, Path(max_length=1000, description="name of the schedule")]
 NewScheduleName = Annotated[ScheduleId, Path(description="name of the schedule")]
 OnlyNew = Annotated[
@@ -68,16 +87,18 @@ async def get_schedule(
     ),
 )
 async def put_schedule(
-    commands: Commands,
+    api: CurrentApi,
     caller: Caller,
     schedule: NewScheduleName,
     body: messages.ScheduleBody,
     response: Response,
     only_new: OnlyNew = None,
+    actor: Actor = None,
 ) -> ScheduleDetails | Response:
     """Make a schedule, or give an existing schedule these rules from now on. A repeated request changes nothing."""
-    requester = commands.context.requester.name
-    request, schedules = _schedule_request(schedule, body, caller.name, requester), commands.schedules
+    requester = of_token(caller.name, actor, DOOR)
+    request = _schedule_request(schedule, body, caller.name, requester.name)
+    schedules = api.control.asked_by(requester).schedules
     try:
         if only_new is None:
             return await schedules.replace(request)

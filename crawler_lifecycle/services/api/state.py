@@ -3,16 +3,15 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, Generic, Protocol, Self, TypeAlias, TypeVar
 
 from fastapi import Depends, Path, Query, Request, Security
 from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException
 
-from crawler_lifecycle.contract.requesters import LONGEST_CLAIM, of_token
+from crawler_lifecycle.contract.requesters import LONGEST_CLAIM, Requester, of_token
 from crawler_lifecycle.control.bulkhead import Bulkhead
-from crawler_lifecycle.control.control import Control
-from crawler_lifecycle.ports import Records
+from crawler_lifecycle.control.engine import Engine
 from crawler_lifecycle.services.api.limits import Readiness, StreamSlots
 from crawler_lifecycle.services.api.metrics import Metrics
 from crawler_lifecycle.services.api.tokens import Scope, Token, Tokens
@@ -30,11 +29,23 @@ SEARCHERS = 3  # for lists with filters, and counts
 PATIENCE = 10.0  # seconds that a request waits for a thread, and then fails; streams wait without a limit
 
 
+class ForCallers(Protocol):
+    """Commands as all endpoints need them. A capability's endpoints extend the protocol by its commands."""
+
+    engine: Engine
+
+    def asked_by(self, requester: Requester) -> Self:
+        """Return the same commands for a requester."""
+
+
+C_co = TypeVar("C_co", bound=ForCallers, covariant=True)
+
+
 @dataclass
-class ApiState:
+class ApiState(Generic[C_co]):
     """The endpoints' parts, limits and threads. Every kind of slow call has its own threads."""
 
-    control: Control
+    control: C_co
     settings: ApiSettings
     tokens: Tokens
     # set when the process shuts down, so that streams end: an open stream would hold up the process
@@ -59,14 +70,13 @@ class ApiState:
     def __post_init__(self) -> None:
         self.streams = StreamSlots(self.settings.streams, self.settings.streams_of_one_token)
 
-    @property
-    def records(self) -> Records:
-        return self.control.context.store.records
+
+AnyApi: TypeAlias = ApiState[ForCallers]
 
 
 # The dependencies are async although none waits: FastAPI would run them in the threads that slow requests may fill.
-async def _api_state(request: Request) -> ApiState:
-    api: ApiState = request.app.state.api
+async def api_state(request: Request) -> AnyApi:
+    api: AnyApi = request.app.state.api
     return api
 
 
@@ -82,12 +92,12 @@ Actor = Annotated[
 ]
 
 
-async def _commands(request: Request, actor: Actor = None) -> Control:
+async def commands(request: Request, actor: Actor = None) -> ForCallers:
     """Return the commands for the caller, by the query's `actor`: these requests have no body with a name."""
-    return commands_of(await _api_state(request), await caller_of(request), actor)
+    return commands_of(await api_state(request), await caller_of(request), actor)
 
 
-def commands_of(api: "ApiState", caller: Token, claimed: str | None = None, field: str = "actor") -> Control:
+def commands_of(api: ApiState[C_co], caller: Token, claimed: str | None = None, field: str = "actor") -> C_co:
     """Return the commands for the caller. `claimed`: the request's own name, for records beside the token's name."""
     return api.control.asked_by(of_token(caller.name, claimed, DOOR, field))
 
@@ -110,7 +120,5 @@ READING = [BEARER, Depends(needs_scope(Scope.READ))]
 OPERATING = [BEARER, Depends(needs_scope(Scope.OPERATE))]
 READING_RESULTS = [BEARER, Depends(needs_scope(Scope.RESULTS))]
 
-CurrentApi = Annotated[ApiState, Depends(_api_state)]
 Caller = Annotated[Token, Depends(caller_of)]
-Commands = Annotated[Control, Depends(_commands)]
 Run = Annotated[str, Path(max_length=64, description="RunID (a number) or run_uid (a UUID)")]

@@ -1,26 +1,23 @@
 """Endpoints for a task's log, as a single part or as a stream, and for the stream of all runs' changes."""
 
-import asyncio
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Query, Request
 from starlette.responses import Response, StreamingResponse
-from starlette.types import Receive, Send
-from starlette.types import Scope as Connection
 
 from crawler_lifecycle.contract.records import LogPart
-from crawler_lifecycle.errors import BadInput, NotReady
+from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.services.api import changes, following
 from crawler_lifecycle.services.api.document import NO_TASK, stream_answer
-from crawler_lifecycle.services.api.state import READING, ApiState, Caller, CurrentApi, Run
-from crawler_lifecycle.services.api.tokens import Scope, Token
+from crawler_lifecycle.services.api.events import stream
+from crawler_lifecycle.services.api.runs import CurrentApi, RunsApi
+from crawler_lifecycle.services.api.state import READING, Caller, Run
 from crawler_lifecycle.services.problems import Responses, problems
 
 LARGEST_OFFSET = 1 << 50  # bytes: longer than any log, and valid as an offset in a file
-TOKEN_CHECK_PAUSE = 2.0  # seconds between two checks of an open stream's token
 
 LOG: Responses = {
     200: {
@@ -70,7 +67,7 @@ def _wants_text(accept: str) -> bool:
     return next((name == "text/plain" for name in types if name in ("text/plain", "application/json")), False)
 
 
-async def _text_after(api: ApiState, run: str, task: int, part: LogPart) -> AsyncIterator[str]:
+async def _text_after(api: RunsApi, run: str, task: int, part: LogPart) -> AsyncIterator[str]:
     """Yield the text in the part and in the attempt's later parts, up to the present end."""
     attempt = part.attempt
     while part.text and part.attempt == attempt:
@@ -119,63 +116,12 @@ def follow_changes(
     return stream(api, caller, changes.follow(api, last, run_id, flows=flows))
 
 
-def stream(api: ApiState, caller: Token, events: AsyncIterator[bytes]) -> StreamingResponse:
-    """Return the events as a stream. The stream ends when the caller's token is revoked."""
-    return Stream(api, caller, _until_revoked(api, caller, events))
-
-
-class Stream(StreamingResponse):
-    """Stream that takes a slot when the sending begins, and ends soon after its token is revoked.
-
-    Endpoints only check for a free slot, and concurrent requests could pass the check for the same slot.
-    `_until_revoked` ends the stream of a client that reads. `_abort_after_revocation` cuts the connection of a client
-    that does not read, with the function `abort` from `connection.py`.
-    """
-
-    def __init__(self, api: ApiState, caller: Token, events: AsyncIterator[bytes]) -> None:
-        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-        super().__init__(events, media_type="text/event-stream", headers=headers)
-        self._api = api
-        self._caller = caller
-
-    async def __call__(self, scope: Connection, receive: Receive, send: Send) -> None:
-        with self._api.streams.take(self._caller.name):
-            # `TimeLimitedProtocol` has put the connection's `abort` into the state
-            revocation_watch = asyncio.create_task(self._abort_after_revocation(scope["state"]["abort"]))
-            try:
-                await super().__call__(scope, receive, send)
-            finally:
-                revocation_watch.cancel()
-
-    async def _abort_after_revocation(self, abort: Callable[[], None]) -> None:
-        """Abort the connection when the token was revoked. A send that waits for the client would outlive the token."""
-        while _is_still_valid(self._api, self._caller):
-            await asyncio.sleep(TOKEN_CHECK_PAUSE)
-        await asyncio.sleep(TOKEN_CHECK_PAUSE)  # meanwhile `_until_revoked` ends a stream whose client reads
-        abort()
-
-
-async def _until_revoked(api: ApiState, caller: Token, events: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Yield the events, and end the stream at the first event or comment after the token was revoked."""
-    async for event in events:
-        if not _is_still_valid(api, caller):
-            return
-        yield event
-
-
-def _is_still_valid(api: ApiState, caller: Token) -> bool:
-    """Return whether the token is still valid. An unreadable file of tokens ends the stream, too."""
-    try:
-        return api.tokens.is_valid(caller, Scope.READ)
-    except NotReady:  # the next request of the client gets the problem
-        return False
-
-
-def _known_run(api: ApiState, run: str) -> int:
+def _known_run(api: RunsApi, run: str) -> int:
     """Return the RunID. NotFound without such a run: its stream would stay silent forever."""
     run_id = api.control.runs.run_id(run)
-    if not api.records.summaries([run_id]):
-        api.records.overview(run_id)  # raises NotFound, or Removed
+    records = api.control.context.store.records
+    if not records.summaries([run_id]):
+        records.overview(run_id)  # raises NotFound, or Removed
     return run_id
 
 

@@ -2,10 +2,10 @@
 
 from urllib.parse import quote
 
-from crawler_lifecycle.services.api.state import ApiState
+from crawler_lifecycle.services.api.state import AnyApi
 
 
-def workflow_url(api: ApiState, workflow_id: str) -> str | None:
+def workflow_url(api: AnyApi, workflow_id: str) -> str | None:
     """Return the address of the workflow's last execution in Temporal's Web UI; None without a setting for the UI."""
     if api.settings.temporal_ui is None:
         return None
