@@ -101,8 +101,6 @@ class MemberKind(StrEnum):
 
 
 class EndKind(StrEnum):
-    """The end of an attempt."""
-
     COMPLETED = "completed"
     FAILED = "failed"
     CANCELLED = "cancelled"
