@@ -6,7 +6,7 @@ after the main job's own failure, unless the word already means another end.
 
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.domain import reasons
-from crawler_lifecycle.domain.retries import OF_INFRASTRUCTURE
+from crawler_lifecycle.domain.reasons import OF_INFRASTRUCTURE
 
 FINISHED = "finished"
 FAILED = "failed"

@@ -86,3 +86,23 @@ def of_exit_code(code: int) -> str:
     is_signal = 128 < code < 160
     general = f"sig{code - 128}" if is_signal else f"exit_{code}"
     return BY_EXIT_CODE.get(code, general)
+
+
+# reasons of failures of the infrastructure
+OF_INFRASTRUCTURE = frozenset({
+    "drained",
+    "preempted",
+    "evicted",
+    "node_tainted",
+    "node_deleted",
+    "node_shutdown",
+    "node_rejected",
+    "node_lost",
+    "runner_lost",
+    DISRUPTED,
+    DELETED_EXTERNALLY,
+    JOB_DISAPPEARED,
+    RESULT_UNKNOWN,
+})  # fmt: skip
+# a limit ended the program: a retry would only meet the limit again
+BY_A_LIMIT = frozenset({DEADLINE_EXCEEDED, "pod_deadline"})

@@ -21,24 +21,6 @@ LONGEST_PAUSE = timedelta(minutes=10)
 # A job that was absent for a moment may be shown again, and would then run beside the next attempt's job.
 ABSENT_FOR_SURE = timedelta(minutes=5)
 SHORTEST_RECHECK = timedelta(seconds=30)
-# reasons of failures of the infrastructure
-OF_INFRASTRUCTURE = frozenset({
-    "drained",
-    "preempted",
-    "evicted",
-    "node_tainted",
-    "node_deleted",
-    "node_shutdown",
-    "node_rejected",
-    "node_lost",
-    "runner_lost",
-    reasons.DISRUPTED,
-    reasons.DELETED_EXTERNALLY,
-    reasons.JOB_DISAPPEARED,
-    reasons.RESULT_UNKNOWN,
-})  # fmt: skip
-# a limit ended the program: a retry would only meet the limit again
-BY_A_LIMIT = frozenset({reasons.DEADLINE_EXCEEDED, "pod_deadline"})
 
 
 def retry_kind(row: TaskRow, end: TaskChange | Ending, retries: Retries) -> FailureKind | None:
@@ -59,9 +41,9 @@ def _failure_kind(row: TaskRow, end: TaskChange | Ending) -> FailureKind | None:
     # the service deleted the pod by force, and nobody knows whether its silent node has ended the program
     if reasons.POD_OVERDUE in (row.cause, end.reason):
         return None
-    if end.reason in OF_INFRASTRUCTURE:
+    if end.reason in reasons.OF_INFRASTRUCTURE:
         return FailureKind.INFRASTRUCTURE
-    has_failed = bool(end.exit_code) and end.reason not in BY_A_LIMIT
+    has_failed = bool(end.exit_code) and end.reason not in reasons.BY_A_LIMIT
     return FailureKind.PROGRAM if has_failed else None
 
 

@@ -12,8 +12,7 @@ from typing import Any
 from crawler_lifecycle.contract.states import Intent, TaskStatus
 from crawler_lifecycle.domain.looks import TaskRow, uids_of
 from crawler_lifecycle.domain.naming import job_name
-from crawler_lifecycle.domain.reasons import of_exit_code
-from crawler_lifecycle.domain.retries import OF_INFRASTRUCTURE
+from crawler_lifecycle.domain.reasons import OF_INFRASTRUCTURE, of_exit_code
 from crawler_lifecycle.domain.verdict import verdict
 from tests.kube import LATER, NAMESPACE, RUN, UID, Json, condition, ended, job, pod, running
 from tests.rows import NOW, applied, row

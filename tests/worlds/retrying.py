@@ -8,7 +8,8 @@ from crawler_lifecycle.contract.retries import FailureKind, Retries
 from crawler_lifecycle.contract.states import Intent, TaskStatus
 from crawler_lifecycle.contract.steps.looks import TaskChange
 from crawler_lifecycle.domain.looks import Look, TaskRow
-from crawler_lifecycle.domain.retries import NO_RETRIES, OF_INFRASTRUCTURE
+from crawler_lifecycle.domain.reasons import OF_INFRASTRUCTURE
+from crawler_lifecycle.domain.retries import NO_RETRIES
 from crawler_lifecycle.domain.verdict import verdicts
 from tests.kube import UID, Json
 from tests.rows import NOW, applied
