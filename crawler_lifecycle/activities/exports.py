@@ -17,7 +17,7 @@ from crawler_lifecycle.contract.steps.run import ExportedEnd, ExportedFiles, Exp
 from crawler_lifecycle.domain.naming import event_id
 from crawler_lifecycle.domain.words import counted
 from crawler_lifecycle.errors import LifecycleError
-from crawler_lifecycle.ports import Announcer, Archive, Archiver, Runs
+from crawler_lifecycle.ports import Announcer, Archive, Archiver, Deliveries
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ class ExportTry:
 
 @dataclass(frozen=True)
 class ExportActivities:
-    runs: Runs
+    runs: Deliveries
     announcer: Announcer
     archiver: Archiver
     nudges: FlowNudges = NO_NUDGES

@@ -11,14 +11,14 @@ from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.steps.run import Counted, Notify
 from crawler_lifecycle.domain.naming import event_id
 from crawler_lifecycle.errors import LifecycleError, PermanentError
-from crawler_lifecycle.ports import Pusher, Runs
+from crawler_lifecycle.ports import Deliveries, Pusher
 
 CLOSING = (NoticeKind.STOPPED, NoticeKind.FINISHED)  # kinds of closing notices
 
 
 @dataclass(frozen=True)
 class NoticeActivities:
-    runs: Runs
+    runs: Deliveries
     pusher: Pusher
 
     @activity.defn(no_thread_cancel_exception=True)

@@ -20,10 +20,9 @@ from crawler_lifecycle.contract.flows.supervision import SuperviseFlow
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest
 from crawler_lifecycle.control.connection import RPC_TIMEOUT, TemporalConnection, failure_of
 from crawler_lifecycle.control.descriptions import MISSING, run_id_in, task_failure, workflow_info
-from crawler_lifecycle.domain.audit.subjects import WorkflowInfo
+from crawler_lifecycle.domain.audit.subjects import Nudge, WorkflowInfo
 from crawler_lifecycle.domain.naming import EXPORT_WORKFLOW, FLOW_WORKFLOW, RUN_WORKFLOW, flow_workflow_id
 from crawler_lifecycle.errors import Conflict, NotFound, PermanentError, TemporaryError
-from crawler_lifecycle.ports import Nudge
 
 # Start a workflow under a used id unless the last workflow with this id has completed.
 UNLESS_COMPLETED = WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY

@@ -21,6 +21,7 @@ from crawler_lifecycle.ports.cluster import (
     Uids,
     keep_no_facts,
 )
+from crawler_lifecycle.ports.deliveries import Deliveries
 from crawler_lifecycle.ports.findings import Acted, AuditStore, Findings
 from crawler_lifecycle.ports.flows.claims import AttemptKey, Claimed, ClaimedStep, StepClaims, StepEnd, StepInputs
 from crawler_lifecycle.ports.flows.ledger import (
@@ -83,7 +84,6 @@ from crawler_lifecycle.ports.runs import (
     Claims,
     LookEnd,
     NewRun,
-    Nudge,
     Runs,
     RunState,
     RunStore,

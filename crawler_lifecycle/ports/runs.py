@@ -9,16 +9,17 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from crawler_lifecycle.contract.deployment import Crawler, Deployment, DeploymentRequest
-from crawler_lifecycle.contract.notices import ExportEvent, Notice
-from crawler_lifecycle.contract.records import Explanation, ExportRecord, RunRecord
+from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.requesters import Requester
 from crawler_lifecycle.contract.requests import AcceptedRequest, FlowLink, StopRequest
 from crawler_lifecycle.contract.retries import Retries
-from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus, StopPhase, TaskStatus
+from crawler_lifecycle.contract.states import Intent, RunStatus, StopPhase, TaskStatus
 from crawler_lifecycle.contract.steps.looks import TaskChange, TaskEvidence
 from crawler_lifecycle.contract.steps.run import Clock, ExportsOwed, RunRef
 from crawler_lifecycle.domain.admission import Hold
+from crawler_lifecycle.domain.audit.subjects import Nudge
 from crawler_lifecycle.domain.looks import JobKey, TaskRow
+from crawler_lifecycle.ports.deliveries import Deliveries
 from crawler_lifecycle.ports.limits import LimitStore
 from crawler_lifecycle.ports.records import Records
 
@@ -69,7 +70,7 @@ class LookEnd:
     admitted_at: datetime | None  # None: the run waits for its permit, and its row says why
 
 
-class Runs(Protocol):
+class Runs(Deliveries, Protocol):
     """Write access to runs.
 
     A method with a `RunRef` raises Fenced if the run has another supervisor by now.
@@ -89,20 +90,11 @@ class Runs(Protocol):
     def get(self, run_id: int) -> RunRecord:
         """Return the run. NotFound without such a run, Conflict if the run belongs to another installation."""
 
-    def current(self, run: RunRef) -> RunRecord:
-        """Return the run; Fenced if the caller is not its supervisor any more. NotFound if there is no such run."""
-
     def state(self, run: RunRef) -> RunState:
         """Return the run's state. Raise the errors of `current`."""
 
     def set_property(self, run: RunRef, name: str, value: str) -> None:
         """Write a value under a name to the run, and replace an earlier value."""
-
-    def note(self, run: RunRef, key: str, event: str, message: str, *, hurried: bool = False) -> None:
-        """Add a line to the run's timeline, unless a line with the key exists. `hurried`: see `Tasks`."""
-
-    def has_note(self, run: RunRef, key: str) -> bool:
-        """Return whether the run's timeline has a line with the key."""
 
     def mark_started(self, run: RunRef, started_at: datetime | None = None) -> RunRecord:
         """Change the status INITIALIZING to PROCESSING; any other status stays.
@@ -175,43 +167,11 @@ class Runs(Protocol):
         without success is QUEUED with its next attempt. A second call by the same execution changes no row.
         """
 
-    # exports and notices
-
-    def open_export(self, run: RunRef, event: ExportEvent) -> ExportRecord:
-        """Return the export's row for the event; make the row (pending) at the first call."""
-
-    def export_event(self, event_id: str) -> ExportEvent | None:
-        """Return the event as last written by `open_export` or `settle_export`; None without a row."""
-
-    def export_events(self, event_ids: Sequence[str]) -> Mapping[str, ExportEvent]:
-        """Return the written events among these ids, by id."""
-
-    def settle_export(
-        self,
-        run: RunRef,
-        event_id: str,
-        state: ExportState,
-        location: str | None,
-        problem: str | None,
-        event: ExportEvent | None = None,
-    ) -> None:
-        """Write the export's state and, unless `event` is None, the event in its final form. DONE stays DONE."""
-
     def log_command(self, run_id: int, command: str, requester: Requester) -> None:
         """Write a command and its requester into the run's timeline."""
 
     def owed_exports(self, run_id: int) -> ExportsOwed:
         """Return the run's ends with an unfinished export."""
-
-    def explanation(self, run: RunRecord) -> Explanation | None:
-        """Return why the run ended; None for an open run, and for a run whose tasks all succeeded."""
-
-    def keep_notice(self, run: RunRef, notice: Notice) -> Notice:
-        """Store the notice, unless a notice with the same id is stored already. Return the stored notice, to send.
-
-        The given object itself is returned if no try has stored a notice before, and for progress.
-        So every try under an id sends the same notice. Only the last progress notice stays stored.
-        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,16 +234,6 @@ class Claim:
     token: str
     request: DeploymentRequest
     hold: Hold | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Nudge:
-    """A signal for a run's workflow: the run's jobs have changed."""
-
-    run_id: int
-    run_uid: str
-    workflow_id: str
-    number: int  # counts the run's nudges, from 1
 
 
 class Claims(Protocol):

@@ -17,8 +17,9 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 
+from crawler_lifecycle.domain.audit.subjects import Nudge
 from crawler_lifecycle.errors import LifecycleError, NotFound, NotReady, TemporaryError
-from crawler_lifecycle.ports import Claims, Cluster, Nudge
+from crawler_lifecycle.ports import Claims, Cluster
 from crawler_lifecycle.services.health import Pulses
 
 log = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.ports import Nudge
+from crawler_lifecycle.domain.audit.subjects import Nudge
 from tests.contracts.statements import counted
 from tests.databases import MakeRun, give_away, ref_to
 

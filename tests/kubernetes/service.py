@@ -22,7 +22,7 @@ from crawler_lifecycle.contract.states import IN_CLUSTER, RunStatus, TaskStatus
 from crawler_lifecycle.control.control import Control
 from crawler_lifecycle.control.installation import Installation
 from crawler_lifecycle.control.runs import Started
-from crawler_lifecycle.ports import Nudge
+from crawler_lifecycle.domain.audit.subjects import Nudge
 from crawler_lifecycle.services.embedded.addresses import free_ports
 from tests.embedded import CRAWLCTL
 from tests.kubernetes.bed import Bed

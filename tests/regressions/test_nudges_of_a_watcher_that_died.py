@@ -9,8 +9,8 @@ from contextlib import suppress
 import pytest
 
 from crawler_lifecycle.adapters.sql.store import SqlClaims, SqlStore
+from crawler_lifecycle.domain.audit.subjects import Nudge
 from crawler_lifecycle.errors import TemporaryError
-from crawler_lifecycle.ports import Nudge
 from crawler_lifecycle.services import watcher
 from tests.house import House
 from tests.services.watching import Workflows, deploy, watched

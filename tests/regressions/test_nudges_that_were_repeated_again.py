@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
-from crawler_lifecycle.ports import Nudge
+from crawler_lifecycle.domain.audit.subjects import Nudge
 from crawler_lifecycle.services import watcher as watching
 from crawler_lifecycle.services.watcher import Watcher
 

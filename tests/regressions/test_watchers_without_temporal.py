@@ -16,8 +16,8 @@ from crawler_lifecycle.adapters.sql import pages
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.store import SqlClaims, SqlStore
 from crawler_lifecycle.control import connection
+from crawler_lifecycle.domain.audit.subjects import Nudge
 from crawler_lifecycle.errors import NotReady, PermanentError, TemporaryError
-from crawler_lifecycle.ports import Nudge
 from crawler_lifecycle.services import watcher as watching
 from crawler_lifecycle.services.watcher import Watcher
 from tests.databases import MakeRun

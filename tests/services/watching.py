@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.steps.run import RunPlan
+from crawler_lifecycle.domain.audit.subjects import Nudge
 from crawler_lifecycle.errors import NotFound, TemporaryError
-from crawler_lifecycle.ports import Nudge
 from crawler_lifecycle.services.watcher import Watcher
 from tests.house import House
 

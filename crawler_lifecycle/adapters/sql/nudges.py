@@ -10,8 +10,8 @@ from sqlalchemy import ColumnElement, Connection, and_, select, update
 from crawler_lifecycle.adapters.sql.pages import pages
 from crawler_lifecycle.adapters.sql.schema import OWN_INSTALLATION, histories
 from crawler_lifecycle.adapters.sql.transactions import OPEN_STATUSES, OnDatabase, reading, transaction
+from crawler_lifecycle.domain.audit.subjects import Nudge
 from crawler_lifecycle.errors import LifecycleError
-from crawler_lifecycle.ports import Nudge
 
 runs = histories.c
 # not all columns: a row holds a long request and a long catalogue entry

@@ -93,6 +93,16 @@ class ListedJob:
     made_at: datetime | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Nudge:
+    """A signal for a run's workflow: the run's jobs have changed."""
+
+    run_id: int
+    run_uid: str
+    workflow_id: str
+    number: int  # counts the run's nudges, from 1
+
+
 def run_finding(run: AuditedRun, kind: FindingKind, message: str) -> Finding:
     return Finding(kind=kind, subject=run.run_uid, run_id=run.run_id, run_uid=run.run_uid, message=message)
 
