@@ -4,9 +4,7 @@ import itertools
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime
-from importlib import import_module
 from inspect import getmembers
-from pkgutil import iter_modules
 from typing import Any, Protocol
 from uuid import uuid4
 
@@ -23,7 +21,8 @@ from crawler_lifecycle.domain.flows.rows import MemberRow
 from crawler_lifecycle.domain.flows.words import START_REFUSED
 from crawler_lifecycle.flows import Workflow, crawl, each_task
 from crawler_lifecycle.flows.building import fragment_of
-from crawler_lifecycle.ports import CrawlToStop, Delivery, StepEnd, SupervisorExecution, flows
+from crawler_lifecycle.ports import CrawlToStop, Delivery, StepEnd, SupervisorExecution
+from crawler_lifecycle.ports.flows import claims, ledger, records
 from tests.contracts.contention import Act, contended_pairs
 from tests.contracts.flows import COMPLETED, FAILED, MINUTE, Flow, pushed, rows_of
 from tests.crash.ports import between, methods_of
@@ -265,9 +264,8 @@ def is_port(value: object) -> bool:
 
 
 def ports_for_flows() -> dict[str, type]:
-    """The Protocols in `ports.flows` by their names in the store, such as `flow_doors` for FlowDoors."""
-    modules = [import_module(f"{flows.__name__}.{module.name}") for module in iter_modules(flows.__path__)]
-    ports = [port for module in modules for _, port in getmembers(module, is_port)]
+    """The ports for the rows of flows by their names in the store, such as `flow_doors` for FlowDoors."""
+    ports = [port for module in (claims, ledger, records) for _, port in getmembers(module, is_port)]
     return {re.sub(r"\B(?=[A-Z])", "_", port.__name__).lower(): port for port in ports}
 
 

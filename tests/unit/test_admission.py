@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crawler_lifecycle.contract.limits import INSTALLATION, ScopeLimits
-from crawler_lifecycle.domain import admission
-from crawler_lifecycle.domain.admission import AdmissionPlan, Hold, OpenRun, total_use
+from crawler_lifecycle.domain.admission import AdmissionPlan, Hold, OpenRun, planning, total_use
 from crawler_lifecycle.domain.reasons import ADMISSION, PAUSED, RUN_LIMIT
 
 SITE, TENANT = "label:site:a", "label:tenant:acme"
@@ -25,11 +24,11 @@ def limits(*more: ScopeLimits, tasks: int | None = 1000, **values: Any) -> dict[
 
 
 def plan(runs: list[OpenRun], by_scope: Mapping[str, ScopeLimits], most: int) -> AdmissionPlan:
-    return admission.plan(runs, by_scope, most, total_use(runs))
+    return planning.plan(runs, by_scope, most, total_use(runs))
 
 
 def obstacle_in_turn(run: OpenRun, runs: list[OpenRun], by_scope: Mapping[str, ScopeLimits]) -> Hold | None:
-    return admission.obstacle_in_turn(run, runs, by_scope, total_use(runs))
+    return planning.obstacle_in_turn(run, runs, by_scope, total_use(runs))
 
 
 def waiting(run_id: int, *scopes: str, children: int = 0, **values: Any) -> OpenRun:
