@@ -88,7 +88,7 @@ def of_exit_code(code: int) -> str:
     return BY_EXIT_CODE.get(code, general)
 
 
-# reasons of failures of the infrastructure
+# failures of the infrastructure
 OF_INFRASTRUCTURE = frozenset({
     "drained",
     "preempted",
