@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import click
 
-from crawler_lifecycle.cli.failures import EXIT_CODES
+from crawler_lifecycle.cli.failures import EXIT_CODES, commands_in
 from crawler_lifecycle.cli.program import main
 
 EVERYWHERE = ("help", "api", "state", "json")  # options of every command, which the page explains once
@@ -24,7 +24,7 @@ def page() -> str:
 
 
 def _commands(path: str, group: click.Group) -> Iterator[str]:
-    for name, command in sorted(group.commands.items()):
+    for name, command in sorted(commands_in(click.Context(group), group).items()):
         if command.hidden:
             continue
         whole = f"{path} {name}"

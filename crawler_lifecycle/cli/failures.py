@@ -80,7 +80,7 @@ class Commands(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the first sentence from every command's help, wrapped: click would cut a long sentence."""
-        rows = [(name, self.commands[name].get_short_help_str(LONGEST_MESSAGE)) for name in self.list_commands(ctx)]
+        rows = [(name, command.get_short_help_str(LONGEST_MESSAGE)) for name, command in commands_in(ctx, self).items()]
         with formatter.section("Commands"):
             formatter.write_dl(rows)
 
@@ -104,13 +104,17 @@ class Commands(click.Group):
 def _elsewhere(ctx: click.Context, name: str) -> str:
     """Return a hint such as ` Did you mean `crawlctl installation pause`?`; empty if no other group has the command."""
     root = ctx.find_root().command
-    groups = {"crawlctl": root, **{f"crawlctl {group}": command for group, command in _commands(root).items()}}
-    hints = [f"`{words} {name}`" for words, group in groups.items() if name in _commands(group)]
+    groups = {"crawlctl": root, **{f"crawlctl {group}": command for group, command in commands_in(ctx, root).items()}}
+    hints = [f"`{words} {name}`" for words, group in groups.items() if name in commands_in(ctx, group)]
     return f" Did you mean {' or '.join(hints)}?" if hints else ""
 
 
-def _commands(command: click.Command) -> Mapping[str, click.Command]:
-    return command.commands if isinstance(command, click.Group) else {}
+def commands_in(ctx: click.Context, command: click.Command) -> Mapping[str, click.Command]:
+    """Return the commands of a group by name; none for a single command."""
+    if not isinstance(command, click.Group):
+        return {}
+    by_name = {name: command.get_command(ctx, name) for name in command.list_commands(ctx)}
+    return {name: member for name, member in by_name.items() if member is not None}
 
 
 def wants_json(words: Sequence[str]) -> bool:

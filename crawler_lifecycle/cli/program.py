@@ -1,36 +1,59 @@
 """The program `crawlctl` with all its commands.
 
-Commands import heavy modules in their functions, so that a command loads only the modules in use: `crawlctl list` loads
-no Temporal client.
+A command is imported when it is called, and its module imports heavy modules in its functions: `crawlctl list` loads
+neither the commands for flows nor a Temporal client.
 """
+
+from importlib import import_module
 
 import click
 
 from crawler_lifecycle import __version__
-from crawler_lifecycle.cli import (
-    admin,
-    auditing,
-    cataloguing,
-    completion,
-    demo,
-    fetching,
-    flows,
-    limiting,
-    pruning,
-    reading,
-    running,
-    scheduling,
-    status,
-    stopping,
-    triggers,
-    up,
-)
 from crawler_lifecycle.cli.direct import open_control
 from crawler_lifecycle.cli.failures import EXIT_CODES, Commands
 
+PLACES = {
+    "up": "crawler_lifecycle.cli.up:up",
+    "demo": "crawler_lifecycle.cli.demo:demo",
+    "run": "crawler_lifecycle.cli.running:run",
+    "status": "crawler_lifecycle.cli.status:status",
+    "list": "crawler_lifecycle.cli.reading:list_runs",
+    "crawlers": "crawler_lifecycle.cli.cataloguing:crawlers",
+    "show": "crawler_lifecycle.cli.reading:show",
+    "watch": "crawler_lifecycle.cli.running:watch",
+    "logs": "crawler_lifecycle.cli.reading:logs",
+    "export": "crawler_lifecycle.cli.running:export",
+    "fetch": "crawler_lifecycle.cli.fetching:fetch",
+    "stop": "crawler_lifecycle.cli.stopping:stop",
+    "resume": "crawler_lifecycle.cli.stopping:resume",
+    "flow": "crawler_lifecycle.cli.flows:flow",
+    "schedule": "crawler_lifecycle.cli.scheduling:schedule",
+    "triggers": "crawler_lifecycle.cli.triggers:triggers",
+    "limits": "crawler_lifecycle.cli.limiting:limits",
+    "installation": "crawler_lifecycle.cli.limiting:installation",
+    "audit": "crawler_lifecycle.cli.auditing:audit",
+    "prune": "crawler_lifecycle.cli.pruning:prune",
+    "token": "crawler_lifecycle.cli.admin:token",
+    "db": "crawler_lifecycle.cli.admin:database",
+    "doctor": "crawler_lifecycle.cli.admin:doctor",
+    "accept-namespace": "crawler_lifecycle.cli.admin:accept_namespace",
+    "completion": "crawler_lifecycle.cli.completion:completion",
+}
+
+
+class Program(Commands):
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 (click's argument)
+        return sorted(PLACES)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in PLACES and cmd_name not in self.commands:
+            module, _, name = PLACES[cmd_name].partition(":")
+            self.add_command(getattr(import_module(module), name))
+        return super().get_command(ctx, cmd_name)
+
 
 @click.group(
-    cls=Commands, epilog=EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"], "obj": open_control}
+    cls=Program, epilog=EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"], "obj": open_control}
 )
 @click.version_option(__version__)
 def main() -> None:
@@ -44,33 +67,3 @@ def main() -> None:
       crawlctl up              the whole service on this machine, until Ctrl-C
       crawlctl run bookshop    start and watch a run
     """
-
-
-for command in (
-    up.up,
-    demo.demo,
-    running.run,
-    status.status,
-    reading.list_runs,
-    cataloguing.crawlers,
-    reading.show,
-    running.watch,
-    reading.logs,
-    running.export,
-    fetching.fetch,
-    stopping.stop,
-    stopping.resume,
-    flows.flow,
-    scheduling.schedule,
-    triggers.triggers,
-    limiting.limits,
-    limiting.installation,
-    auditing.audit,
-    pruning.prune,
-    admin.token,
-    admin.database,
-    admin.doctor,
-    admin.accept_namespace,
-    completion.completion,
-):
-    main.add_command(command)

@@ -44,7 +44,7 @@ def crawlctl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Crawlctl:
             "--label: expected a kind, a colon and a value without blanks, such as site:example.com "
             "(the kind: small letters, digits and . _ -), not '0:'",
         ),
-        (["limits", "pause", "--crawler", "x"], "or `crawlctl installation pause`? (see `main limits --help`)"),
+        (["limits", "pause", "--crawler", "x"], "or `crawlctl schedule pause`? (see `main limits --help`)"),
         (["schedule", "run"], "No such command 'run'. Did you mean `crawlctl run` or `crawlctl flow run`?"),
         (["run", "bookshop", "--grace", "15"], "15 has no unit: say 15s, 15m, 15h or 15d"),
         (["schedule", "create", "night", "bookshop", "--every", "15"], "15 has no unit: say 15s, 15m, 15h or 15d"),
