@@ -18,15 +18,15 @@ from temporalio.testing import ActivityEnvironment
 from bench.databases import Row, on_each
 from bench.measuring import Ledger
 from bench.table import Scale, Table
-from crawler_lifecycle.activities.audit_runs import RunAudit
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.schema import histories
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.contract.audits import AuditPart, AuditRef, AuditStep, PartReport
-from crawler_lifecycle.contract.deployment import Crawler
-from crawler_lifecycle.contract.requests import RunRequest
-from crawler_lifecycle.domain.audit.subjects import AuditPatience, WorkflowInfo
-from crawler_lifecycle.ports import NewRun
+from crawler_lifecycle.assembly.store import SqlStore
+from crawler_lifecycle.audits.activities.runs import RunAudit
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.database.schema import histories
+from crawler_lifecycle.model.audits import AuditPart, AuditRef, AuditStep, PartReport
+from crawler_lifecycle.model.deployment import Crawler
+from crawler_lifecycle.model.requests import RunRequest
+from crawler_lifecycle.model.supervision import AuditPatience, WorkflowInfo
+from crawler_lifecycle.runs.ports.runs import NewRun
 
 LOST = 100  # runs without a workflow in every audit except the first
 AT_ONCE = AuditPatience(workflow=timedelta())

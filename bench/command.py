@@ -7,12 +7,12 @@ from uuid import uuid4
 
 from bench.measuring import BARE_PYTHON, side_by_side
 from bench.table import Scale, Table
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.migrate import upgrade
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.contract.deployment import Crawler
-from crawler_lifecycle.contract.requests import RunRequest
-from crawler_lifecycle.ports import NewRun
+from crawler_lifecycle.assembly.store import SqlStore
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.database.migrate import upgrade
+from crawler_lifecycle.model.deployment import Crawler
+from crawler_lifecycle.model.requests import RunRequest
+from crawler_lifecycle.runs.ports.runs import NewRun
 from tests.commands import api_on
 
 RUNS, TASKS = 100, 4

@@ -12,14 +12,14 @@ from sqlalchemy import insert, select
 
 from bench.databases import Row, on_each
 from bench.table import Scale, Table
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.schema import histories, history_labels, task_histories
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.contract.deployment import Crawler
-from crawler_lifecycle.contract.requests import RunRequest
-from crawler_lifecycle.contract.run_filter import RunFilter
-from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.ports import NewRun
+from crawler_lifecycle.assembly.store import SqlStore
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.database.schema import histories, history_labels, task_histories
+from crawler_lifecycle.model.deployment import Crawler
+from crawler_lifecycle.model.requests import RunRequest
+from crawler_lifecycle.model.run_filter import RunFilter
+from crawler_lifecycle.model.states import RunStatus
+from crawler_lifecycle.runs.ports.runs import NewRun
 from tests.crawl_results import end_tasks
 from tests.databases import ref_to
 

@@ -5,8 +5,8 @@ from contextlib import closing
 from tempfile import TemporaryDirectory
 
 from bench.table import Table
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.migrate import upgrade
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.database.migrate import upgrade
 from tests.databases import create_database, mariadb_is_installed, running_mariadb
 
 AS_INSTALLED = ("--skip-log-bin", "--skip-name-resolve")

@@ -14,14 +14,14 @@ import psutil
 from temporalio.client import WorkflowHandle
 
 from bench.measuring import cpu_seconds
-from crawler_lifecycle.contract.requests import RunRequest
-from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.control import stack_file
-from crawler_lifecycle.control.control import Control
-from crawler_lifecycle.domain.naming import RUN_WORKFLOW
-from crawler_lifecycle.services.embedded.addresses import Ports
-from crawler_lifecycle.services.embedded.plan import StepModules, make_plan
-from crawler_lifecycle.services.embedded.stack import Stack, owned
+from crawler_lifecycle.assembly.control import Control
+from crawler_lifecycle.model.naming import RUN_WORKFLOW
+from crawler_lifecycle.model.requests import RunRequest
+from crawler_lifecycle.model.states import RunStatus
+from crawler_lifecycle.settings import stack_file
+from crawler_lifecycle.stack.addresses import Ports
+from crawler_lifecycle.stack.plan import StepModules, make_plan
+from crawler_lifecycle.stack.stack import Stack, owned
 
 PARTIES = ("server", "worker", "others", "jobs")
 PARTY = {"temporal": "server", "lifecycle": "worker"}  # all further parts count as the rest

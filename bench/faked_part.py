@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from unittest.mock import patch
 
 from bench.ended_cluster import ended_cluster
-from crawler_lifecycle.bootstrap import clusters
-from crawler_lifecycle.services.embedded import plan
+from crawler_lifecycle.assembly import clusters
+from crawler_lifecycle.stack import plan
 
 FAKED = ("lifecycle", "scheduler")  # these parts make jobs or look at jobs
 real_command = plan._worker_command

@@ -16,14 +16,14 @@ from bench.faked_part import faked_jobs
 from bench.flows import diamond, last_events, push, worker_mib
 from bench.permits import tasks_within_limit
 from bench.table import Scale, Table
-from crawler_lifecycle.contract.flows.states import FlowState, MemberState
-from crawler_lifecycle.contract.limits import LimitChange
-from crawler_lifecycle.contract.run_filter import RunFilter
-from crawler_lifecycle.contract.states import ListedStatus
-from crawler_lifecycle.control.control import Control
+from crawler_lifecycle.assembly.control import Control
 from crawler_lifecycle.flows import Workflow, crawl
-from crawler_lifecycle.services.embedded.plan import StepModules
-from crawler_lifecycle.services.embedded.stack import Stack
+from crawler_lifecycle.model.flow_states import FlowState, MemberState
+from crawler_lifecycle.model.limits import LimitChange
+from crawler_lifecycle.model.run_filter import RunFilter
+from crawler_lifecycle.model.states import ListedStatus
+from crawler_lifecycle.stack.plan import StepModules
+from crawler_lifecycle.stack.stack import Stack
 
 CATALOGUE = '[crawlers.nothing]\ncommand = ["true"]\n'
 PATIENCE = 7_200.0

@@ -5,13 +5,13 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 
 from bench.table import Scale, Table
-from crawler_lifecycle.contract.flows.states import EndKind, FlowState
-from crawler_lifecycle.domain.flows.ends import AttemptEnd
-from crawler_lifecycle.domain.flows.merging import new_ledger, push
-from crawler_lifecycle.domain.flows.plan import Plan
-from crawler_lifecycle.domain.flows.planner import Planner
-from crawler_lifecycle.domain.flows.rows import Ledger
 from crawler_lifecycle.flows import Workflow
+from crawler_lifecycle.flows.rules.ends import AttemptEnd
+from crawler_lifecycle.flows.rules.merging import new_ledger, push
+from crawler_lifecycle.flows.rules.plan import Plan
+from crawler_lifecycle.flows.rules.planner import Planner
+from crawler_lifecycle.flows.rules.rows import Ledger
+from crawler_lifecycle.model.flow_states import EndKind, FlowState
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 MOST_AT_ONCE = 500  # starts in a plan, as a supervisor asks for them

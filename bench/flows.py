@@ -17,13 +17,13 @@ from bench.embedded import all_cpu, part_of, planned_stack
 from bench.floor.bare import Step
 from bench.floor.rounds import Floor, floor
 from bench.table import Scale, Table
-from crawler_lifecycle.contract.flows.requests import PushFlow
-from crawler_lifecycle.contract.flows.states import FlowState
-from crawler_lifecycle.control.control import Control
-from crawler_lifecycle.domain.naming import flow_workflow_id
+from crawler_lifecycle.assembly.control import Control
 from crawler_lifecycle.flows import Workflow
-from crawler_lifecycle.services.embedded.plan import StepModules
-from crawler_lifecycle.services.embedded.stack import Stack
+from crawler_lifecycle.flows.model.requests import PushFlow
+from crawler_lifecycle.model.flow_states import FlowState
+from crawler_lifecycle.model.naming import flow_workflow_id
+from crawler_lifecycle.stack.plan import StepModules
+from crawler_lifecycle.stack.stack import Stack
 from tests.databases import create_database, mariadb_is_installed, running_mariadb
 
 CATALOGUE = '[crawlers.nothing]\ncommand = ["true"]\n'

@@ -24,12 +24,12 @@ import psutil
 from bench.control_plane import Spent, on_control_plane, standing_still
 from bench.measuring import PATIENCE, cpu_seconds
 from bench.table import Scale, Table
-from crawler_lifecycle.adapters.kubernetes.act.job_spec import PodSettings
-from crawler_lifecycle.adapters.kubernetes.cluster import KubernetesCluster, LogStorage
-from crawler_lifecycle.adapters.kubernetes.http.connection import ApiAccess
-from crawler_lifecycle.adapters.scheduler_client import SchedulerClient
-from crawler_lifecycle.contract.deployment import Crawler, Deployment, DeploymentRequest
+from crawler_lifecycle.clusters.adapters.scheduler_client import SchedulerClient
+from crawler_lifecycle.clusters.kubernetes.act.job_spec import PodSettings
+from crawler_lifecycle.clusters.kubernetes.cluster import KubernetesCluster, LogStorage
+from crawler_lifecycle.clusters.kubernetes.http.connection import ApiAccess
 from crawler_lifecycle.errors import TemporaryError
+from crawler_lifecycle.model.deployment import Crawler, Deployment, DeploymentRequest
 from tests.kubernetes import fates
 from tests.kubernetes.bed import Bed
 from tests.kubernetes.client import until

@@ -15,11 +15,11 @@ import msgspec
 from kubernetes.client import ApiClient
 
 from bench.table import Scale, Table
-from crawler_lifecycle.adapters.kubernetes.http.api import PAGE, KubernetesApi
-from crawler_lifecycle.adapters.kubernetes.http.server_clock import ServerClock
-from crawler_lifecycle.adapters.kubernetes.naming import TASKS_IN_A_SELECTOR
-from crawler_lifecycle.adapters.kubernetes.observe.looking import Observer
-from crawler_lifecycle.domain.naming import job_name
+from crawler_lifecycle.clusters.kubernetes.http.api import PAGE, KubernetesApi
+from crawler_lifecycle.clusters.kubernetes.http.server_clock import ServerClock
+from crawler_lifecycle.clusters.kubernetes.naming import TASKS_IN_A_SELECTOR
+from crawler_lifecycle.clusters.kubernetes.observe.looking import Observer
+from crawler_lifecycle.model.naming import job_name
 
 REPEATS = 3
 WHEN = "2026-11-20T08:00:00Z"

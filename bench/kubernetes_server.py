@@ -16,8 +16,8 @@ from uuid import uuid4
 from bench.control_plane import Spent, on_control_plane, standing_still
 from bench.kubernetes_ways import OTHERS, OURS
 from bench.table import Scale, Table
-from crawler_lifecycle.adapters.kubernetes.act.job_spec import PodSettings, job_of
-from crawler_lifecycle.contract.deployment import Crawler, DeploymentRequest
+from crawler_lifecycle.clusters.kubernetes.act.job_spec import PodSettings, job_of
+from crawler_lifecycle.model.deployment import Crawler, DeploymentRequest
 from tests.kubernetes.bed import Bed
 from tests.kubernetes.client import until
 

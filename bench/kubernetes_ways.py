@@ -19,11 +19,11 @@ import urllib3
 from kubernetes.client import ApiClient, BatchV1Api
 from kubernetes.config import new_client_from_config
 
-from crawler_lifecycle.adapters.kubernetes.http.answers import GZIP, PLAIN
-from crawler_lifecycle.adapters.kubernetes.http.api import KubernetesApi
-from crawler_lifecycle.adapters.kubernetes.http.connection import ApiAccess
-from crawler_lifecycle.adapters.kubernetes.observe.looking import Observer
-from crawler_lifecycle.domain.naming import job_name
+from crawler_lifecycle.clusters.kubernetes.http.answers import GZIP, PLAIN
+from crawler_lifecycle.clusters.kubernetes.http.api import KubernetesApi
+from crawler_lifecycle.clusters.kubernetes.http.connection import ApiAccess
+from crawler_lifecycle.clusters.kubernetes.observe.looking import Observer
+from crawler_lifecycle.model.naming import job_name
 
 THREADS = 16
 SAMPLE_SECONDS = 0.005

@@ -14,8 +14,8 @@ from bench.floor.bare import Step
 from bench.floor.rounds import Floor, floor
 from bench.floor.shape import activities_in, shape_of
 from bench.table import Scale, Table
-from crawler_lifecycle.control.control import Control
-from crawler_lifecycle.services.embedded.stack import Stack
+from crawler_lifecycle.assembly.control import Control
+from crawler_lifecycle.stack.stack import Stack
 from tests.databases import create_database, mariadb_is_installed, running_mariadb
 
 CATALOGUE = '[crawlers.nothing]\ncommand = ["true"]\n[crawlers.second]\ncommand = ["sleep", "1"]\n'

@@ -13,9 +13,9 @@ from temporalio.testing import WorkflowEnvironment
 
 from bench.measuring import cpu_seconds
 from bench.table import Scale, Table
-from crawler_lifecycle.contract.requests import RunRequest
-from crawler_lifecycle.contract.states import TaskStatus
-from crawler_lifecycle.contract.steps.looks import TaskChange
+from crawler_lifecycle.model.requests import RunRequest
+from crawler_lifecycle.model.states import TaskStatus
+from crawler_lifecycle.model.task_changes import TaskChange
 from tests.plays import played
 from tests.servers import start_skipping
 from tests.workflows.script import Script

@@ -13,13 +13,15 @@ from uuid import uuid4
 from bench.databases import Row, on_each
 from bench.measuring import Ledger
 from bench.table import Scale, Table
-from crawler_lifecycle.activities.reconciliation import ReconciliationActivities
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.contract.deployment import Crawler
-from crawler_lifecycle.contract.requests import RunRequest
-from crawler_lifecycle.contract.states import TaskStatus
-from crawler_lifecycle.contract.steps.looks import (
+from crawler_lifecycle.assembly.store import SqlStore
+from crawler_lifecycle.clusters.ports import Cluster
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.model.deployment import Crawler
+from crawler_lifecycle.model.looks import JobKey, JobLook, JobPhase, Look
+from crawler_lifecycle.model.requests import RunRequest
+from crawler_lifecycle.model.run_plan import RunInput, RunRef
+from crawler_lifecycle.model.states import TaskStatus
+from crawler_lifecycle.model.task_changes import (
     CloseLook,
     EvidenceRequest,
     EvidenceWrite,
@@ -28,9 +30,8 @@ from crawler_lifecycle.contract.steps.looks import (
     TaskChange,
     TaskEvidence,
 )
-from crawler_lifecycle.contract.steps.run import RunInput, RunRef
-from crawler_lifecycle.domain.looks import JobKey, JobLook, JobPhase, Look
-from crawler_lifecycle.ports import Cluster, NewRun
+from crawler_lifecycle.runs.activities.reconciliation import ReconciliationActivities
+from crawler_lifecycle.runs.ports.runs import NewRun
 from tests.databases import ref_to
 
 REPEATS = 3
@@ -96,7 +97,7 @@ def _looks(database: Database, run: RunRef, shown: Shown) -> tuple[int, Ledger]:
 
 
 def _look(steps: ReconciliationActivities, run: RunRef, ledger: Ledger) -> bool:
-    """Make a look, in the order of `workflows/looks.py`. Return whether another look has to follow."""
+    """Make a look, in the order of `runs/workflows/looks.py`. Return whether another look has to follow."""
     with ledger.spent_on("active"):
         active = steps.get_active_running_tasks(RunInput(run=run))
     with ledger.spent_on("differ"):

@@ -9,13 +9,13 @@ import psutil
 from sqlalchemy import Connection, func, insert, select
 
 from bench.measuring import cpu_seconds
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.flow_schema import flows
-from crawler_lifecycle.adapters.sql.manager_life import beginning
-from crawler_lifecycle.adapters.sql.manager_rows import GENERATED
-from crawler_lifecycle.adapters.sql.manager_schema import manager_attempts, manager_items, managers
-from crawler_lifecycle.contract.managers.items import ItemState, Origin
-from crawler_lifecycle.contract.requests import RunParameters
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.database.flow_schema import flows
+from crawler_lifecycle.database.manager_schema import manager_attempts, manager_items, managers
+from crawler_lifecycle.managers.store.life import beginning
+from crawler_lifecycle.managers.store.rows import GENERATED
+from crawler_lifecycle.model.manager_items import ItemState, Origin
+from crawler_lifecycle.model.requests import RunParameters
 from tests.contracts.flows import Flow
 
 MIB = 1024 * 1024

@@ -17,17 +17,17 @@ from typing import Any
 from sqlalchemy import bindparam, event, select, update
 
 from bench import manager_steps
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.flow_schema import flows
-from crawler_lifecycle.adapters.sql.manager_schema import manager_attempts
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.contract.requests import RunRequest, StopRequest
-from crawler_lifecycle.domain.flows.messages import RunSteps
-from crawler_lifecycle.domain.plan import RunLimits
-from crawler_lifecycle.services.flows.host import StepHost
-from crawler_lifecycle.services.flows.managers.catalogue import Catalogue
-from crawler_lifecycle.services.flows.managers.hosting import managers_of
-from crawler_lifecycle.services.flows.modules import load
+from crawler_lifecycle.assembly.store import SqlStore
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.database.flow_schema import flows
+from crawler_lifecycle.database.manager_schema import manager_attempts
+from crawler_lifecycle.flows.authors.modules import load
+from crawler_lifecycle.flows.rules.messages import RunSteps
+from crawler_lifecycle.hosts.host import StepHost
+from crawler_lifecycle.hosts.managers.catalogue import Catalogue
+from crawler_lifecycle.hosts.managers.hosting import managers_of
+from crawler_lifecycle.model.requests import RunRequest, StopRequest
+from crawler_lifecycle.runs.rules.plan import RunLimits
 from crawler_lifecycle.settings.processes import FlowSettings
 
 A_MOMENT = 0.05

@@ -11,12 +11,12 @@ from tempfile import TemporaryDirectory
 
 from bench import manager_steps
 from bench.manager_crowds import Crowd
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.migrate import upgrade
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.contract.flows.definition import FlowDefinition, MemberDefinition
-from crawler_lifecycle.contract.flows.requests import PushFlow
-from crawler_lifecycle.contract.flows.work import CallForm, StepWork
+from crawler_lifecycle.assembly.store import SqlStore
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.database.migrate import upgrade
+from crawler_lifecycle.flows.model.definition import FlowDefinition, MemberDefinition
+from crawler_lifecycle.flows.model.requests import PushFlow
+from crawler_lifecycle.flows.model.work import CallForm, StepWork
 from tests.contracts.flows import Flow
 from tests.services.flows.supervised import planned
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from crawler_lifecycle.managers import GeneratorCrawlManager
-from crawler_lifecycle.managers.parameters import Item
+from crawler_lifecycle.managers.authors.parameters import Item
 
 PATIENT = 3600
 

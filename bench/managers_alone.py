@@ -11,8 +11,8 @@ from bench.databases import AS_INSTALLED
 from bench.manager_crowds import closed, put_ends_on_record
 from bench.manager_hosts import GATE, Hosted, Row, hosted
 from bench.table import Scale
-from crawler_lifecycle.adapters.sql.manager_schema import manager_attempts, manager_items, managers
-from crawler_lifecycle.contract.managers.items import ItemState
+from crawler_lifecycle.database.manager_schema import manager_attempts, manager_items, managers
+from crawler_lifecycle.model.manager_items import ItemState
 from tests.databases import create_database, running_mariadb
 
 SETS_IN_A_CROWD = 40  # for every manager in a crowd

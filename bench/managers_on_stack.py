@@ -12,11 +12,11 @@ from bench.embedded import all_cpu, part_of, planned_stack
 from bench.manager_hosts import Row, definition
 from bench.measuring import cpu_seconds
 from bench.table import Scale
-from crawler_lifecycle.contract.flows.requests import PushFlow
-from crawler_lifecycle.control.control import Control
+from crawler_lifecycle.assembly.control import Control
 from crawler_lifecycle.flows import Workflow
-from crawler_lifecycle.services.embedded.plan import StepModules
-from crawler_lifecycle.services.embedded.stack import Stack
+from crawler_lifecycle.flows.model.requests import PushFlow
+from crawler_lifecycle.stack.plan import StepModules
+from crawler_lifecycle.stack.stack import Stack
 
 CATALOGUE = '[crawlers.nothing]\ncommand = ["true"]\n'
 MIB = 1024 * 1024

@@ -15,9 +15,9 @@ from typing import Any
 import psutil
 from sqlalchemy import event
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.control.installation import TEMPORAL
+from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.settings import PREFIX
+from crawler_lifecycle.settings.installation import TEMPORAL
 
 BARE_PYTHON = [sys.executable, "-c", "pass"]
 PATIENCE = 60.0

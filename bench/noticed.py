@@ -16,14 +16,14 @@ from tempfile import TemporaryDirectory
 
 from bench.embedded import refuse_trouble
 from bench.table import Scale, Table
-from crawler_lifecycle.contract.requests import RunRequest
-from crawler_lifecycle.contract.states import TaskStatus
-from crawler_lifecycle.control import stack_file
-from crawler_lifecycle.control.control import Control
-from crawler_lifecycle.control.runs import Started
-from crawler_lifecycle.services.embedded.addresses import Ports
-from crawler_lifecycle.services.embedded.plan import make_plan
-from crawler_lifecycle.services.embedded.stack import Stack, owned
+from crawler_lifecycle.assembly.control import Control
+from crawler_lifecycle.model.requests import RunRequest
+from crawler_lifecycle.model.states import TaskStatus
+from crawler_lifecycle.runs.commands.runs import Started
+from crawler_lifecycle.settings import stack_file
+from crawler_lifecycle.stack.addresses import Ports
+from crawler_lifecycle.stack.plan import make_plan
+from crawler_lifecycle.stack.stack import Stack, owned
 
 PATIENCE = 600.0
 LOOK_PAUSE = 0.02

@@ -15,16 +15,16 @@ from sqlalchemy import update
 
 from bench.auditing import make_runs
 from bench.table import Scale, Table
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.migrate import upgrade
-from crawler_lifecycle.adapters.sql.schema import histories
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.contract.deployment import Crawler
-from crawler_lifecycle.contract.requests import RunRequest
-from crawler_lifecycle.contract.states import RunStatus
+from crawler_lifecycle.assembly.store import SqlStore
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.database.migrate import upgrade
+from crawler_lifecycle.database.schema import histories
 from crawler_lifecycle.flows import Workflow, crawl
-from crawler_lifecycle.ports import NewRun
-from crawler_lifecycle.services.api.tokens import Scope
+from crawler_lifecycle.http.tokens import Scope
+from crawler_lifecycle.model.deployment import Crawler
+from crawler_lifecycle.model.requests import RunRequest
+from crawler_lifecycle.model.states import RunStatus
+from crawler_lifecycle.runs.ports.runs import NewRun
 from tests.apis import Api, served
 from tests.browser.chromium import Page, chromium
 from tests.contracts.flows import pushed

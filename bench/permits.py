@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 
 from bench.embedded import planned_stack, start_runs
 from bench.table import Scale, Table
-from crawler_lifecycle.contract.limits import LimitChange, LimitRecord
-from crawler_lifecycle.contract.requests import RunRequest, StopRequest
-from crawler_lifecycle.contract.states import RunStatus, TaskStatus
-from crawler_lifecycle.control.control import Control
-from crawler_lifecycle.services.embedded.stack import Stack
+from crawler_lifecycle.assembly.control import Control
+from crawler_lifecycle.model.limits import LimitChange, LimitRecord
+from crawler_lifecycle.model.requests import RunRequest, StopRequest
+from crawler_lifecycle.model.states import RunStatus, TaskStatus
+from crawler_lifecycle.stack.stack import Stack
 
 # the main job of a two-level run waits until its child task has left a file
 TWO_LEVELS = "while [ ! -e $CRAWL_FILES/done ]; do sleep 0.5; done"

@@ -29,21 +29,22 @@ from sqlalchemy import Table as Rows
 from bench.databases import AS_INSTALLED, Row
 from bench.measuring import seconds_of
 from bench.table import Scale, Table
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.migrate import upgrade
-from crawler_lifecycle.adapters.sql.schema import audit_findings, exports, histories, history_logs, removed_runs
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.contract.audits import FindingKind
-from crawler_lifecycle.contract.deployment import Crawler
-from crawler_lifecycle.contract.records import RunRecord
-from crawler_lifecycle.contract.requests import RunRequest
-from crawler_lifecycle.contract.run_filter import RunFilter
-from crawler_lifecycle.contract.states import ExportState, RunStatus
-from crawler_lifecycle.domain.audit.subjects import ListedJob
-from crawler_lifecycle.ports import Cluster, NewRun
+from crawler_lifecycle.assembly.store import SqlStore
+from crawler_lifecycle.clusters.ports import Cluster
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.database.migrate import upgrade
+from crawler_lifecycle.database.schema import audit_findings, exports, histories, history_logs, removed_runs
+from crawler_lifecycle.model.audits import FindingKind
+from crawler_lifecycle.model.deployment import Crawler
+from crawler_lifecycle.model.records import RunRecord
+from crawler_lifecycle.model.requests import RunRequest
+from crawler_lifecycle.model.run_filter import RunFilter
+from crawler_lifecycle.model.states import ExportState, RunStatus
+from crawler_lifecycle.model.supervision import ListedJob
 from crawler_lifecycle.retention.model import Ages, Folders, Hold
 from crawler_lifecycle.retention.passes import Retention
 from crawler_lifecycle.retention.store import CHILDREN, RetentionStore
+from crawler_lifecycle.runs.ports.runs import NewRun
 from tests.contracts.exports import event_of
 from tests.crawl_results import end_tasks
 from tests.databases import create_database, ref_to, running_mariadb

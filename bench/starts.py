@@ -9,12 +9,12 @@ from uuid import uuid4
 from bench.databases import Row, on_each
 from bench.line import MINUTE, ask, median_ms, new_run
 from bench.table import Scale, Table
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.contract.deployment import Deployment
-from crawler_lifecycle.contract.limits import INSTALLATION
-from crawler_lifecycle.contract.steps.run import RunRef
-from crawler_lifecycle.ports import Claim
+from crawler_lifecycle.assembly.store import SqlStore
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.model.deployment import Deployment
+from crawler_lifecycle.model.limits import INSTALLATION
+from crawler_lifecycle.model.run_plan import RunRef
+from crawler_lifecycle.runs.ports.runs import Claim
 from tests.databases import copy_run
 
 CALLERS = 16

@@ -11,13 +11,13 @@ from tempfile import TemporaryDirectory
 
 from bench.embedded import refuse_trouble
 from bench.table import Scale, Table
-from crawler_lifecycle.contract.records import RunDetails
-from crawler_lifecycle.contract.requests import RunRequest, StopRequest
-from crawler_lifecycle.contract.states import StopPhase, TaskStatus
-from crawler_lifecycle.control.control import Control
-from crawler_lifecycle.services.embedded.addresses import Ports
-from crawler_lifecycle.services.embedded.plan import make_plan
-from crawler_lifecycle.services.embedded.stack import Stack, owned
+from crawler_lifecycle.assembly.control import Control
+from crawler_lifecycle.model.records import RunDetails
+from crawler_lifecycle.model.requests import RunRequest, StopRequest
+from crawler_lifecycle.model.states import StopPhase, TaskStatus
+from crawler_lifecycle.stack.addresses import Ports
+from crawler_lifecycle.stack.plan import make_plan
+from crawler_lifecycle.stack.stack import Stack, owned
 
 CATALOGUE = '[crawlers.sleeper]\ncommand = ["sleep", "3600"]\ngrace_seconds = 600\n'
 PATIENCE = 900.0

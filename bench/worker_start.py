@@ -10,11 +10,11 @@ from tempfile import TemporaryDirectory
 
 from bench.measuring import BARE_PYTHON, side_by_side
 from bench.table import Scale, Table
-from crawler_lifecycle.adapters.sql.migrate import upgrade
-from crawler_lifecycle.control.control import Control
-from crawler_lifecycle.control.installation import Installation
-from crawler_lifecycle.services.embedded.addresses import Ports
-from crawler_lifecycle.services.embedded.plan import StackPlan, lifecycle_part, make_plan
+from crawler_lifecycle.assembly.control import Control
+from crawler_lifecycle.database.migrate import upgrade
+from crawler_lifecycle.settings.installation import Installation
+from crawler_lifecycle.stack.addresses import Ports
+from crawler_lifecycle.stack.plan import StackPlan, lifecycle_part, make_plan
 from tests.servers import start_real_time
 
 PATIENCE = 30.0

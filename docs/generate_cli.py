@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import click
 
-from crawler_lifecycle.cli.failures import EXIT_CODES, commands_in
 from crawler_lifecycle.cli.program import main
+from crawler_lifecycle.console.failures import EXIT_CODES, commands_in
 
 EVERYWHERE = ("help", "api", "state", "json")  # options of every command, which the page explains once
 ABOVE = """# Command line

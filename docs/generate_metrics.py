@@ -8,17 +8,17 @@ from prometheus_client import CollectorRegistry, Metric
 from prometheus_client.metrics import MetricWrapperBase
 
 from crawler_lifecycle import metrics
-from crawler_lifecycle.contract.audits import AuditOverview
-from crawler_lifecycle.services.api.metrics import Metrics
-from crawler_lifecycle.services.audits import AuditMetrics
-from crawler_lifecycle.services.failing_workflows import FailingWorkflows
-from crawler_lifecycle.services.flow_metrics import FlowMetrics
-from crawler_lifecycle.services.flows.slots import Slots
-from crawler_lifecycle.services.health import ProcessHealth, Pulse
-from crawler_lifecycle.services.late_start_metrics import LateStartMetrics
-from crawler_lifecycle.services.line_metrics import LineMetrics
-from crawler_lifecycle.services.run_metrics import RunMetrics
-from crawler_lifecycle.services.scheduler import SchedulerService
+from crawler_lifecycle.assembly.failing_workflows import FailingWorkflows
+from crawler_lifecycle.audits.processes import AuditMetrics
+from crawler_lifecycle.clusters.processes.scheduler import SchedulerService
+from crawler_lifecycle.flows.processes.metrics import FlowMetrics
+from crawler_lifecycle.hosts.slots import Slots
+from crawler_lifecycle.http.health import ProcessHealth, Pulse
+from crawler_lifecycle.http.metrics import Metrics
+from crawler_lifecycle.model.audits import AuditOverview
+from crawler_lifecycle.runs.processes.line_metrics import LineMetrics
+from crawler_lifecycle.runs.processes.metrics import RunMetrics
+from crawler_lifecycle.schedules.processes import LateStartMetrics
 from crawler_lifecycle.settings.processes import HealthSettings
 from crawler_lifecycle.triggers.bridge import TriggerMetrics
 

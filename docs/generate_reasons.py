@@ -1,9 +1,9 @@
-"""The reference of causes and reasons, made from the comments in `domain/reasons.py`."""
+"""The reference of causes and reasons, made from the comments in `model/reasons.py`."""
 
 import inspect
 import re
 
-from crawler_lifecycle.domain import reasons
+from crawler_lifecycle.model import reasons
 
 ABOVE = """# Causes and reasons
 

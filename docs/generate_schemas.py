@@ -6,9 +6,9 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from crawler_lifecycle.contract.flows.announcements import FlowEvent, FlowNotice
-from crawler_lifecycle.contract.notices import ExportEvent, Notice, WebhookNotice
-from crawler_lifecycle.contract.requests import RunRequest, StopRequest
+from crawler_lifecycle.model.flow_announcements import FlowEvent, FlowNotice
+from crawler_lifecycle.model.notices import ExportEvent, Notice, WebhookNotice
+from crawler_lifecycle.model.requests import RunRequest, StopRequest
 
 FOLDER = Path(__file__).with_name("schemas")
 ACCEPTED: dict[str, type[BaseModel]] = {"run-request": RunRequest, "stop-request": StopRequest}

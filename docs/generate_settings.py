@@ -8,8 +8,8 @@ from annotated_types import Ge, Gt, Le
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
-from crawler_lifecycle.configuration import secret_variables
 from crawler_lifecycle.settings import Settings
+from crawler_lifecycle.settings.configuration import secret_variables
 
 ABOVE = """# Settings
 

@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 from uuid import uuid4
 
-from crawler_lifecycle.adapters.kubernetes.http.connection import ApiAccess
+from crawler_lifecycle.clusters.kubernetes.http.connection import ApiAccess
 
 NAMESPACE = "crawls"
 LONGEST_UNPACKED = 128 * 1024  # bytes, as by the real one

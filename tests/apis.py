@@ -15,12 +15,12 @@ import pytest
 import uvicorn
 from fastapi import FastAPI
 
-from crawler_lifecycle.contract.deployment import Problem
-from crawler_lifecycle.control.control import Control
-from crawler_lifecycle.control.installation import Installation
-from crawler_lifecycle.services.api.app import make_app
-from crawler_lifecycle.services.api.connection import server_config
-from crawler_lifecycle.services.api.tokens import Scope, Tokens
+from crawler_lifecycle.assembly.control import Control
+from crawler_lifecycle.http.connection import server_config
+from crawler_lifecycle.http.tokens import Scope, Tokens
+from crawler_lifecycle.model.deployment import Problem
+from crawler_lifecycle.settings.installation import Installation
+from crawler_lifecycle.web.app import make_app
 from workers.api import ROUTERS
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "api-openapi.json"

@@ -11,13 +11,13 @@ from uuid import uuid4
 import psutil
 import pytest
 
-from crawler_lifecycle.adapters.local import processes
-from crawler_lifecycle.adapters.local.cluster import LocalCluster
-from crawler_lifecycle.adapters.local.layout import Layout
-from crawler_lifecycle.adapters.local.records import JobFolder, Stop
-from crawler_lifecycle.contract.deployment import Crawler, DeploymentRequest
-from crawler_lifecycle.domain.looks import JobLook, JobPhase
-from crawler_lifecycle.ports import Cluster
+from crawler_lifecycle.clusters.local import processes
+from crawler_lifecycle.clusters.local.cluster import LocalCluster
+from crawler_lifecycle.clusters.local.layout import Layout
+from crawler_lifecycle.clusters.local.records import JobFolder, Stop
+from crawler_lifecycle.clusters.ports import Cluster
+from crawler_lifecycle.model.deployment import Crawler, DeploymentRequest
+from crawler_lifecycle.model.looks import JobLook, JobPhase
 from tests.behaviours import Behaviour
 from tests.waiting import until
 

@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.cli.api_choice import is_direct
+from crawler_lifecycle.assembly.store import SqlStore
 from crawler_lifecycle.cli.program import main
-from crawler_lifecycle.contract.deployment import Crawler
-from crawler_lifecycle.contract.records import RunRecord
-from crawler_lifecycle.contract.requests import RunRequest
-from crawler_lifecycle.control import stack_file
-from crawler_lifecycle.ports import NewRun
-from crawler_lifecycle.services.api.tokens import embedded_token
+from crawler_lifecycle.console.api_choice import is_direct
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.http.tokens import embedded_token
+from crawler_lifecycle.model.deployment import Crawler
+from crawler_lifecycle.model.records import RunRecord
+from crawler_lifecycle.model.requests import RunRequest
+from crawler_lifecycle.runs.ports.runs import NewRun
+from crawler_lifecycle.settings import stack_file
 from tests.apis import Api, served
 from tests.databases import copy_of
 

@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.contract.crawl_result import CrawlResult
-from crawler_lifecycle.contract.outcome_facts import OutcomeFacts
-from crawler_lifecycle.contract.records import RunRecord
-from crawler_lifecycle.contract.states import TaskStatus
-from crawler_lifecycle.contract.steps.looks import TaskChange
+from crawler_lifecycle.assembly.store import SqlStore
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.model.crawl_result import CrawlResult
+from crawler_lifecycle.model.outcome_facts import OutcomeFacts
+from crawler_lifecycle.model.records import RunRecord
+from crawler_lifecycle.model.states import TaskStatus
+from crawler_lifecycle.model.task_changes import TaskChange
 from tests.databases import ref_to
 
 

@@ -18,17 +18,17 @@ import pymysql
 import pytest
 from sqlalchemy import func, insert, select
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.migrate import upgrade
-from crawler_lifecycle.adapters.sql.pages import pages
-from crawler_lifecycle.adapters.sql.schema import histories, installation, metadata, task_histories
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.contract.deployment import Crawler
-from crawler_lifecycle.contract.records import RunDetails, RunRecord
-from crawler_lifecycle.contract.requests import RunRequest
-from crawler_lifecycle.contract.steps.run import RunRef
-from crawler_lifecycle.ports import NewRun
-from crawler_lifecycle.services.embedded.addresses import free_ports
+from crawler_lifecycle.assembly.store import SqlStore
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.database.migrate import upgrade
+from crawler_lifecycle.database.pages import pages
+from crawler_lifecycle.database.schema import histories, installation, metadata, task_histories
+from crawler_lifecycle.model.deployment import Crawler
+from crawler_lifecycle.model.records import RunDetails, RunRecord
+from crawler_lifecycle.model.requests import RunRequest
+from crawler_lifecycle.model.run_plan import RunRef
+from crawler_lifecycle.runs.ports.runs import NewRun
+from crawler_lifecycle.stack.addresses import free_ports
 from tests.mysql_words import checked_names
 
 BOTH = ("sqlite", "mariadb")

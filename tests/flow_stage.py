@@ -17,30 +17,31 @@ from temporalio.client import Client, WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
-from crawler_lifecycle.activities.flow_announcements import FlowAnnouncements
-from crawler_lifecycle.activities.flow_crawls import FlowCrawlActivities
-from crawler_lifecycle.activities.flows import FlowActivities
-from crawler_lifecycle.activities.scheduled_flows import ScheduledFlows
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.bootstrap.steps import activities_of
-from crawler_lifecycle.contract.deployment import Crawler
-from crawler_lifecycle.contract.flows.requests import PushFlow
-from crawler_lifecycle.contract.flows.states import EndKind
-from crawler_lifecycle.contract.records import RunRecord
-from crawler_lifecycle.contract.requests import RunRequest, StopRequest
-from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.control.engine import Engine
-from crawler_lifecycle.domain.audit.subjects import WorkflowInfo
-from crawler_lifecycle.domain.flows.ends import AttemptEnd
-from crawler_lifecycle.domain.flows.messages import RunSteps, StepsEnded
-from crawler_lifecycle.domain.naming import flow_workflow_id, steps_queue
-from crawler_lifecycle.domain.plan import RunLimits
-from crawler_lifecycle.domain.ranges import from_ranges, to_ranges
+from crawler_lifecycle.assembly.steps import activities_of
+from crawler_lifecycle.assembly.store import SqlStore
+from crawler_lifecycle.base.ranges import from_ranges, to_ranges
+from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.errors import BadInput, LifecycleError, NotFound
 from crawler_lifecycle.flows import Workflow
-from crawler_lifecycle.ports import ClaimedStep, NewRun, StepEnd
-from crawler_lifecycle.services.flows.followers import Followers
+from crawler_lifecycle.flows.activities.announcements import FlowAnnouncements
+from crawler_lifecycle.flows.activities.crawls import FlowCrawlActivities
+from crawler_lifecycle.flows.activities.flows import FlowActivities
+from crawler_lifecycle.flows.activities.scheduled_flows import ScheduledFlows
+from crawler_lifecycle.flows.model.requests import PushFlow
+from crawler_lifecycle.flows.ports.claims import ClaimedStep, StepEnd
+from crawler_lifecycle.flows.rules.ends import AttemptEnd
+from crawler_lifecycle.flows.rules.messages import RunSteps, StepsEnded
+from crawler_lifecycle.hosts.followers import Followers
+from crawler_lifecycle.model.deployment import Crawler
+from crawler_lifecycle.model.flow_states import EndKind
+from crawler_lifecycle.model.naming import flow_workflow_id, steps_queue
+from crawler_lifecycle.model.records import RunRecord
+from crawler_lifecycle.model.requests import RunRequest, StopRequest
+from crawler_lifecycle.model.states import RunStatus
+from crawler_lifecycle.model.supervision import WorkflowInfo
+from crawler_lifecycle.runs.ports.runs import NewRun
+from crawler_lifecycle.runs.rules.plan import RunLimits
+from crawler_lifecycle.temporal.engine import Engine
 from tests.contracts.flows import Flow
 from tests.databases import copy_of, ref_to
 

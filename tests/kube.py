@@ -13,10 +13,10 @@ from typing import Any
 
 import msgspec
 
-from crawler_lifecycle.adapters.kubernetes.http.answers import Missing
-from crawler_lifecycle.adapters.kubernetes.http.api import PAGE, KubernetesApi
-from crawler_lifecycle.adapters.kubernetes.http.server_clock import ServerClock
-from crawler_lifecycle.domain.naming import job_name
+from crawler_lifecycle.clusters.kubernetes.http.answers import Missing
+from crawler_lifecycle.clusters.kubernetes.http.api import PAGE, KubernetesApi
+from crawler_lifecycle.clusters.kubernetes.http.server_clock import ServerClock
+from crawler_lifecycle.model.naming import job_name
 
 NAMESPACE = "crawls"
 OURS = "6b1f0f5e-0000-4000-8000-000000000001"

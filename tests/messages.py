@@ -3,11 +3,11 @@
 from datetime import UTC, datetime
 from uuid import uuid4
 
-from crawler_lifecycle.contract.flows.announcements import FlowEnd, FlowEvent, FlowFailure, FlowNotice
-from crawler_lifecycle.contract.flows.states import FlowState, MemberState
-from crawler_lifecycle.contract.notices import ExportEvent, Notice, NoticeKind
-from crawler_lifecycle.contract.records import Explanation
-from crawler_lifecycle.contract.states import ExportKind, RunStatus, TaskStatus
+from crawler_lifecycle.model.flow_announcements import FlowEnd, FlowEvent, FlowFailure, FlowNotice
+from crawler_lifecycle.model.flow_states import FlowState, MemberState
+from crawler_lifecycle.model.notices import ExportEvent, Notice, NoticeKind
+from crawler_lifecycle.model.records import Explanation
+from crawler_lifecycle.model.states import ExportKind, RunStatus, TaskStatus
 
 
 def an_event(event_id: str) -> ExportEvent:

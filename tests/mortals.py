@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from crawler_lifecycle.adapters.kubernetes import cluster
-from crawler_lifecycle.adapters.kubernetes.act.job_spec import PodSettings
-from crawler_lifecycle.adapters.kubernetes.cluster import KubernetesCluster, LogStorage
-from crawler_lifecycle.adapters.kubernetes.http.api import KubernetesApi
-from crawler_lifecycle.adapters.kubernetes.http.connection import ApiAccess
-from crawler_lifecycle.adapters.kubernetes.observe import jobs
+from crawler_lifecycle.clusters.kubernetes import cluster
+from crawler_lifecycle.clusters.kubernetes.act.job_spec import PodSettings
+from crawler_lifecycle.clusters.kubernetes.cluster import KubernetesCluster, LogStorage
+from crawler_lifecycle.clusters.kubernetes.http.api import KubernetesApi
+from crawler_lifecycle.clusters.kubernetes.http.connection import ApiAccess
+from crawler_lifecycle.clusters.kubernetes.observe import jobs
 from tests.api_servers import Answered, ApiServer, Fault, an_access
 
 

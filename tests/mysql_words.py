@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import event
 from sqlalchemy.dialects.mysql.reserved_words import RESERVED_WORDS_MYSQL
 
-from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.database.database import Database
 
 RESERVED = RESERVED_WORDS_MYSQL | {"manual", "parallel", "qualify", "tablesample"}  # 8.0, and since 8.4
 # the reserved words that the statements use as words of the language

@@ -10,8 +10,8 @@ from temporalio.client import Client, WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Interceptor, Worker
 
-from crawler_lifecycle.bootstrap.steps import by_queue
-from crawler_lifecycle.domain.naming import archive_queue
+from crawler_lifecycle.assembly.steps import by_queue
+from crawler_lifecycle.model.naming import archive_queue
 from tests.workflows.script import Script
 
 

@@ -3,11 +3,11 @@
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from crawler_lifecycle.contract.retries import FailureKind
-from crawler_lifecycle.contract.states import Intent, TaskStatus
-from crawler_lifecycle.contract.steps.looks import TaskChange
-from crawler_lifecycle.domain.looks import Look, TaskRow
-from crawler_lifecycle.domain.verdict import verdict
+from crawler_lifecycle.model.looks import Look, TaskRow
+from crawler_lifecycle.model.retries import FailureKind
+from crawler_lifecycle.model.states import Intent, TaskStatus
+from crawler_lifecycle.model.task_changes import TaskChange
+from crawler_lifecycle.runs.rules.verdict import verdict
 
 NOW = datetime(2026, 11, 20, 10, tzinfo=UTC)
 HALF_AN_HOUR = timedelta(minutes=30)  # after which a task whose job waits in vain is given up

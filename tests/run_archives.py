@@ -2,13 +2,13 @@
 
 from datetime import UTC, datetime
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.contract.notices import ExportEvent
-from crawler_lifecycle.contract.records import RunRecord
-from crawler_lifecycle.contract.states import ExportKind, ExportState, RunStatus
-from crawler_lifecycle.domain.naming import event_id
-from crawler_lifecycle.ports import Archive
+from crawler_lifecycle.assembly.store import SqlStore
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.delivery.ports.outside import Archive
+from crawler_lifecycle.model.naming import event_id
+from crawler_lifecycle.model.notices import ExportEvent
+from crawler_lifecycle.model.records import RunRecord
+from crawler_lifecycle.model.states import ExportKind, ExportState, RunStatus
 from tests.databases import ref_to
 
 CONTENT = bytes(range(256)) * 1000

@@ -10,15 +10,15 @@ from uuid import uuid4
 
 import uvicorn
 
-from crawler_lifecycle.adapters.catalogue import Catalogue
-from crawler_lifecycle.contract.deployment import Crawler, Deployment, DeploymentRequest
-from crawler_lifecycle.contract.steps.looks import TaskEvidence
-from crawler_lifecycle.domain.audit.subjects import ListedJob
-from crawler_lifecycle.domain.looks import JobKey, JobLook, JobPhase, Look
-from crawler_lifecycle.domain.naming import job_name
+from crawler_lifecycle.clusters.adapters.catalogue import Catalogue
+from crawler_lifecycle.clusters.ports import NO_UIDS, Cluster, LogChunk, Uids
+from crawler_lifecycle.clusters.processes.scheduler import ServiceTokens, make_app
 from crawler_lifecycle.errors import Conflict, LifecycleError
-from crawler_lifecycle.ports import NO_UIDS, Cluster, LogChunk, Uids
-from crawler_lifecycle.services.scheduler import ServiceTokens, make_app
+from crawler_lifecycle.model.deployment import Crawler, Deployment, DeploymentRequest
+from crawler_lifecycle.model.looks import JobKey, JobLook, JobPhase, Look
+from crawler_lifecycle.model.naming import job_name
+from crawler_lifecycle.model.supervision import ListedJob
+from crawler_lifecycle.model.task_changes import TaskEvidence
 
 TOKEN, READ_TOKEN, METRICS_TOKEN = "a-token-for-tests", "a-reading-token", "a-scraping-token"
 TOKENS = ServiceTokens(TOKEN, READ_TOKEN, METRICS_TOKEN)

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest_asyncio
 from temporalio.testing import TimeSkippingConfig, WorkflowEnvironment
 
-from crawler_lifecycle.workflows.plugin import LifecyclePlugin
-from crawler_lifecycle.workflows.visibility import SEARCH_ATTRIBUTES
+from crawler_lifecycle.assembly.plugin import LifecyclePlugin
+from crawler_lifecycle.temporal.visibility import SEARCH_ATTRIBUTES
 
 FAST = (
     "--dynamic-config-value", "history.timerProcessorMaxPollRPS=1000",

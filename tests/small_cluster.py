@@ -4,7 +4,7 @@ its Job controller, its garbage collector and one node. And what a person with k
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from crawler_lifecycle.adapters.kubernetes.naming import ATTEMPT, INSTALLATION, RUN_UID, TASK
+from crawler_lifecycle.clusters.kubernetes.naming import ATTEMPT, INSTALLATION, RUN_UID, TASK
 from tests.api_servers import ApiServer, Json, now
 
 OVER = ("Succeeded", "Failed")

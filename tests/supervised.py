@@ -14,19 +14,19 @@ from uuid import uuid4
 
 from temporalio.testing import ActivityEnvironment
 
-from crawler_lifecycle.activities.reconciliation import ReconciliationActivities
-from crawler_lifecycle.activities.stopping import StoppingActivities
-from crawler_lifecycle.adapters.kubernetes.naming import NOT_AFTER
-from crawler_lifecycle.contract.deployment import Crawler, Deployment, DeploymentRequest
-from crawler_lifecycle.contract.retries import Retries
-from crawler_lifecycle.contract.states import Intent, TaskStatus
-from crawler_lifecycle.contract.steps.looks import EvidenceRequest, LookAt, StatusWrite, TaskChange, TaskEvidence
-from crawler_lifecycle.contract.steps.run import RemoveJobs, RunInput, RunRef
-from crawler_lifecycle.contract.steps.stopping import StopTasks
-from crawler_lifecycle.domain.looks import JobKey, TaskRow
-from crawler_lifecycle.domain.reasons import JOB_LEAVING
-from crawler_lifecycle.domain.retries import NO_RETRIES
+from crawler_lifecycle.clusters.kubernetes.naming import NOT_AFTER
 from crawler_lifecycle.errors import Conflict, Refused, TemporaryError
+from crawler_lifecycle.model.deployment import Crawler, Deployment, DeploymentRequest
+from crawler_lifecycle.model.looks import JobKey, TaskRow
+from crawler_lifecycle.model.reasons import JOB_LEAVING
+from crawler_lifecycle.model.retries import Retries
+from crawler_lifecycle.model.run_plan import RemoveJobs, RunInput, RunRef
+from crawler_lifecycle.model.states import Intent, TaskStatus
+from crawler_lifecycle.model.task_changes import EvidenceRequest, LookAt, StatusWrite, TaskChange, TaskEvidence
+from crawler_lifecycle.runs.activities.reconciliation import ReconciliationActivities
+from crawler_lifecycle.runs.activities.stopping import StoppingActivities
+from crawler_lifecycle.runs.model.stopping import StopTasks
+from crawler_lifecycle.runs.rules.retries import NO_RETRIES
 from tests.mortals import Died, Line, a_process
 from tests.rows import applied
 from tests.small_cluster import SmallCluster

@@ -12,13 +12,13 @@ import uvicorn
 from fastapi import FastAPI
 
 from crawler_lifecycle import logs
-from crawler_lifecycle.control.control import Control
-from crawler_lifecycle.control.installation import locate
-from crawler_lifecycle.services import http_process
-from crawler_lifecycle.services.api.app import make_app, openapi_document
-from crawler_lifecycle.services.api.connection import server_config
-from crawler_lifecycle.services.hiding import forget_secrets
+from crawler_lifecycle.assembly.control import Control
+from crawler_lifecycle.http import http_process
+from crawler_lifecycle.http.connection import server_config
+from crawler_lifecycle.settings.hiding import forget_secrets
+from crawler_lifecycle.settings.installation import locate
 from crawler_lifecycle.triggers import http as triggers
+from crawler_lifecycle.web.app import make_app, openapi_document
 
 ROUTERS = (triggers.router,)  # of capabilities with their own folders
 logger = logging.getLogger("crawler_lifecycle.api")

@@ -4,13 +4,14 @@ import asyncio
 from datetime import timedelta
 from functools import partial
 
-from crawler_lifecycle.bootstrap.parts import Parts
-from crawler_lifecycle.services import health, process
-from crawler_lifecycle.services.background import loop_in_thread
-from crawler_lifecycle.services.dispatcher import Dispatcher
-from crawler_lifecycle.services.flow_metrics import FlowMetrics
-from crawler_lifecycle.services.line_metrics import LineMetrics
-from crawler_lifecycle.services.run_metrics import RunMetrics
+from crawler_lifecycle.assembly import process
+from crawler_lifecycle.assembly.parts import Parts
+from crawler_lifecycle.base.background import loop_in_thread
+from crawler_lifecycle.flows.processes.metrics import FlowMetrics
+from crawler_lifecycle.http import health
+from crawler_lifecycle.runs.processes.dispatcher import Dispatcher
+from crawler_lifecycle.runs.processes.line_metrics import LineMetrics
+from crawler_lifecycle.runs.processes.metrics import RunMetrics
 
 
 async def main(parts: Parts, stopped: asyncio.Event) -> None:

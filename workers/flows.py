@@ -27,24 +27,25 @@ from temporalio.worker import (
     WorkerTuner,
 )
 
-from crawler_lifecycle.activities.steps import StepActivities
-from crawler_lifecycle.bootstrap.parts import Parts
-from crawler_lifecycle.bootstrap.steps import activities_of
-from crawler_lifecycle.control.engine import Engine
-from crawler_lifecycle.control.installation import environment_for_child
-from crawler_lifecycle.domain.naming import managers_queue, own_queue, steps_queue
+from crawler_lifecycle.assembly import process
+from crawler_lifecycle.assembly.parts import Parts
+from crawler_lifecycle.assembly.plugin import LifecyclePlugin
+from crawler_lifecycle.assembly.steps import activities_of
 from crawler_lifecycle.errors import NotReady
-from crawler_lifecycle.services import health, process
-from crawler_lifecycle.services.flows.clients import StepClients
-from crawler_lifecycle.services.flows.files import with_files
-from crawler_lifecycle.services.flows.host import StepHost
-from crawler_lifecycle.services.flows.managers.catalogue import Catalogue
-from crawler_lifecycle.services.flows.managers.hosting import managers_of
-from crawler_lifecycle.services.flows.modules import Modules, load
-from crawler_lifecycle.services.flows.parent import end_with_parent
-from crawler_lifecycle.services.flows.slots import SlotGate
-from crawler_lifecycle.services.hiding import hide_process, keep_installation
-from crawler_lifecycle.workflows.plugin import LifecyclePlugin
+from crawler_lifecycle.flows.activities.steps import StepActivities
+from crawler_lifecycle.flows.authors.files import with_files
+from crawler_lifecycle.flows.authors.modules import Modules, load
+from crawler_lifecycle.hosts.clients import StepClients
+from crawler_lifecycle.hosts.host import StepHost
+from crawler_lifecycle.hosts.managers.catalogue import Catalogue
+from crawler_lifecycle.hosts.managers.hosting import managers_of
+from crawler_lifecycle.hosts.parent import end_with_parent
+from crawler_lifecycle.hosts.slots import SlotGate
+from crawler_lifecycle.http import health
+from crawler_lifecycle.model.naming import managers_queue, own_queue, steps_queue
+from crawler_lifecycle.settings.hiding import hide_process, keep_installation
+from crawler_lifecycle.settings.installation import environment_for_child
+from crawler_lifecycle.temporal.engine import Engine
 
 log = logging.getLogger("workers.flows")
 OWN_HOST = "CRAWLER_FLOWS__OWN_HOST"

@@ -14,20 +14,21 @@ from temporalio.plugin import SimplePlugin
 from temporalio.runtime import PrometheusConfig, Runtime, TelemetryConfig
 from temporalio.worker import PollerBehaviorAutoscaling, Worker
 
-from crawler_lifecycle.bootstrap.parts import Parts
-from crawler_lifecycle.bootstrap.steps import Activity, activities, by_queue
-from crawler_lifecycle.control.audit_schedule import AuditSchedule
-from crawler_lifecycle.control.connection import identity_for
-from crawler_lifecycle.control.engine import Engine
-from crawler_lifecycle.domain.naming import archive_queue
+from crawler_lifecycle.assembly import process
+from crawler_lifecycle.assembly.failing_workflows import FailingWorkflows
+from crawler_lifecycle.assembly.parts import Parts
+from crawler_lifecycle.assembly.plugin import LifecyclePlugin
+from crawler_lifecycle.assembly.steps import Activity, activities, by_queue
+from crawler_lifecycle.audits.commands.schedule import AuditSchedule
+from crawler_lifecycle.audits.processes import AuditKeeper, AuditMetrics
+from crawler_lifecycle.base.background import in_background
+from crawler_lifecycle.flows.processes.starts import FlowStarts
+from crawler_lifecycle.http import health
+from crawler_lifecycle.model.naming import archive_queue
 from crawler_lifecycle.retention.keeper import RetentionKeeper, RetentionMetrics, retention_of
-from crawler_lifecycle.services import health, process
-from crawler_lifecycle.services.audits import AuditKeeper, AuditMetrics
-from crawler_lifecycle.services.background import in_background
-from crawler_lifecycle.services.failing_workflows import FailingWorkflows
-from crawler_lifecycle.services.flow_starts import FlowStarts
 from crawler_lifecycle.settings.processes import MetricsSettings, WorkerSettings
-from crawler_lifecycle.workflows.plugin import LifecyclePlugin
+from crawler_lifecycle.temporal.connection import identity_for
+from crawler_lifecycle.temporal.engine import Engine
 
 log = logging.getLogger("workers.lifecycle")
 # The SDK holds back a heartbeat for at most this time. With a longer time, a busy machine could send a heartbeat too

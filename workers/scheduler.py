@@ -8,13 +8,14 @@ import sys
 
 import uvicorn
 
-from crawler_lifecycle import configuration, logs
-from crawler_lifecycle.adapters.catalogue import Catalogue
-from crawler_lifecycle.bootstrap.clusters import cluster_of
+from crawler_lifecycle import logs
+from crawler_lifecycle.assembly.clusters import cluster_of
+from crawler_lifecycle.clusters.adapters.catalogue import Catalogue
+from crawler_lifecycle.clusters.processes.scheduler import ServiceTokens, make_app, openapi_document
 from crawler_lifecycle.errors import NotReady
-from crawler_lifecycle.services import http_process
-from crawler_lifecycle.services.hiding import forget_secrets
-from crawler_lifecycle.services.scheduler import ServiceTokens, make_app, openapi_document
+from crawler_lifecycle.http import http_process
+from crawler_lifecycle.settings import configuration
+from crawler_lifecycle.settings.hiding import forget_secrets
 
 logger = logging.getLogger("crawler_lifecycle.scheduler")
 

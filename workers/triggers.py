@@ -4,10 +4,11 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
-from crawler_lifecycle.bootstrap.parts import Parts
-from crawler_lifecycle.client.http import Api
-from crawler_lifecycle.services import health, process
-from crawler_lifecycle.services.background import loop_in_thread
+from crawler_lifecycle.assembly import process
+from crawler_lifecycle.assembly.parts import Parts
+from crawler_lifecycle.base.background import loop_in_thread
+from crawler_lifecycle.client.api import Api
+from crawler_lifecycle.http import health
 from crawler_lifecycle.triggers.bridge import Bridge, posting
 from crawler_lifecycle.triggers.queue import MOST_MESSAGES, EventQueue
 

@@ -4,13 +4,14 @@ import asyncio
 import os
 from functools import partial
 
-from crawler_lifecycle.bootstrap.parts import Parts
-from crawler_lifecycle.control.engine import Engine
-from crawler_lifecycle.control.late_starts import late_starts
-from crawler_lifecycle.services import health, process
-from crawler_lifecycle.services.background import in_background
-from crawler_lifecycle.services.late_start_metrics import LateStartMetrics
-from crawler_lifecycle.services.watcher import Watcher
+from crawler_lifecycle.assembly import process
+from crawler_lifecycle.assembly.parts import Parts
+from crawler_lifecycle.base.background import in_background
+from crawler_lifecycle.http import health
+from crawler_lifecycle.runs.processes.watcher import Watcher
+from crawler_lifecycle.schedules.commands.late_starts import late_starts
+from crawler_lifecycle.schedules.processes import LateStartMetrics
+from crawler_lifecycle.temporal.engine import Engine
 
 
 async def main(parts: Parts, stopped: asyncio.Event) -> None:

@@ -12,9 +12,9 @@ from temporalio.plugin import SimplePlugin
 from temporalio.worker import UnsandboxedWorkflowRunner
 
 from bench.floor.bare import BareWorkflow, no_op
-from crawler_lifecycle.bootstrap.parts import Parts
-from crawler_lifecycle.services import process
-from crawler_lifecycle.workflows.converter import lifecycle_data_converter
+from crawler_lifecycle.assembly import process
+from crawler_lifecycle.assembly.parts import Parts
+from crawler_lifecycle.temporal.converter import lifecycle_data_converter
 from workers.lifecycle import make_worker
 
 TASK_QUEUE = "bench-floor"

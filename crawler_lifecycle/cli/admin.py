@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from crawler_lifecycle.cli.common import plain, print_json, standard_options, with_state
-from crawler_lifecycle.cli.direct import open_control, open_parts
-from crawler_lifecycle.cli.failures import NOT_READY, Commands
+from crawler_lifecycle.assembly.direct import open_control, open_parts
+from crawler_lifecycle.console.common import plain, print_json, standard_options, with_state
+from crawler_lifecycle.console.failures import NOT_READY, Commands
 from crawler_lifecycle.errors import NotReady
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from crawler_lifecycle.control.checks import Check
-    from crawler_lifecycle.services.api.tokens import Tokens
+    from crawler_lifecycle.assembly.checks import Check
+    from crawler_lifecycle.http.tokens import Tokens
 
 # rights for a token: only `operate` allows changes, and only `results` shows results of flows' jobs
 SCOPES = click.Choice(["read", "operate", "results"])
@@ -36,9 +36,9 @@ def upgrade(state: Path | None, as_json: bool) -> None:
       crawlctl db upgrade
       CRAWLER_DATABASE__URL=mysql+pymysql://crawler:secret@db/crawler crawlctl db upgrade
     """
-    from crawler_lifecycle.adapters.sql import migrate
-    from crawler_lifecycle.adapters.sql.schema import REVISION
-    from crawler_lifecycle.control.installation import locate
+    from crawler_lifecycle.database import migrate
+    from crawler_lifecycle.database.schema import REVISION
+    from crawler_lifecycle.settings.installation import locate
 
     target = locate(state)
     settings = target.settings
@@ -94,8 +94,8 @@ def accept_namespace(state: Path | None, as_json: bool) -> None:
     Example:
       crawlctl accept-namespace
     """
+    from crawler_lifecycle.clusters.ports import KnowsItsPlace
     from crawler_lifecycle.errors import BadInput
-    from crawler_lifecycle.ports import KnowsItsPlace
 
     cluster = open_parts(state).cluster
     if not isinstance(cluster, KnowsItsPlace):
@@ -133,7 +133,7 @@ def create(name: str, scopes: tuple[str, ...], state: Path | None, as_json: bool
       crawlctl token create dashboard
       crawlctl token create shop-backend --scope read --scope operate
     """
-    from crawler_lifecycle.services.api.tokens import Scope
+    from crawler_lifecycle.http.tokens import Scope
 
     secret = _tokens(state).make(name, [Scope(scope) for scope in scopes])
     if as_json:
@@ -146,7 +146,7 @@ def create(name: str, scopes: tuple[str, ...], state: Path | None, as_json: bool
 @standard_options
 def list_tokens(state: Path | None, as_json: bool) -> None:
     """List the names and scopes of tokens."""
-    from crawler_lifecycle.cli.words import rfc3339
+    from crawler_lifecycle.console.words import rfc3339
 
     tokens = _tokens(state).all()
     if as_json:
@@ -171,7 +171,7 @@ def revoke(name: str, state: Path | None, as_json: bool) -> None:
 
 
 def _tokens(state: Path | None) -> "Tokens":
-    from crawler_lifecycle.control.installation import locate
-    from crawler_lifecycle.services.api.tokens import Tokens
+    from crawler_lifecycle.http.tokens import Tokens
+    from crawler_lifecycle.settings.installation import locate
 
     return Tokens(locate(state).settings.tokens_file)

@@ -9,35 +9,35 @@ from importlib import import_module
 import click
 
 from crawler_lifecycle import __version__
-from crawler_lifecycle.cli.direct import open_control
-from crawler_lifecycle.cli.failures import EXIT_CODES, Commands
+from crawler_lifecycle.assembly.direct import open_control
+from crawler_lifecycle.console.failures import EXIT_CODES, Commands
 
 PLACES = {
-    "up": "crawler_lifecycle.cli.up:up",
-    "demo": "crawler_lifecycle.cli.demo:demo",
-    "run": "crawler_lifecycle.cli.running:run",
+    "up": "crawler_lifecycle.stack.up:up",
+    "demo": "crawler_lifecycle.stack.demo:demo",
+    "run": "crawler_lifecycle.runs.cli.running:run",
     "status": "crawler_lifecycle.cli.status:status",
-    "list": "crawler_lifecycle.cli.reading:list_runs",
-    "crawlers": "crawler_lifecycle.cli.cataloguing:crawlers",
-    "show": "crawler_lifecycle.cli.reading:show",
-    "watch": "crawler_lifecycle.cli.running:watch",
-    "logs": "crawler_lifecycle.cli.reading:logs",
-    "export": "crawler_lifecycle.cli.running:export",
-    "fetch": "crawler_lifecycle.cli.fetching:fetch",
-    "stop": "crawler_lifecycle.cli.stopping:stop",
-    "resume": "crawler_lifecycle.cli.stopping:resume",
+    "list": "crawler_lifecycle.runs.cli.reading:list_runs",
+    "crawlers": "crawler_lifecycle.clusters.cli.cataloguing:crawlers",
+    "show": "crawler_lifecycle.runs.cli.reading:show",
+    "watch": "crawler_lifecycle.runs.cli.running:watch",
+    "logs": "crawler_lifecycle.runs.cli.reading:logs",
+    "export": "crawler_lifecycle.runs.cli.running:export",
+    "fetch": "crawler_lifecycle.runs.cli.fetching:fetch",
+    "stop": "crawler_lifecycle.runs.cli.stopping:stop",
+    "resume": "crawler_lifecycle.runs.cli.stopping:resume",
     "flow": "crawler_lifecycle.cli.flows:flow",
-    "schedule": "crawler_lifecycle.cli.scheduling:schedule",
-    "triggers": "crawler_lifecycle.cli.triggers:triggers",
-    "limits": "crawler_lifecycle.cli.limiting:limits",
-    "installation": "crawler_lifecycle.cli.limiting:installation",
-    "audit": "crawler_lifecycle.cli.auditing:audit",
-    "prune": "crawler_lifecycle.cli.pruning:prune",
+    "schedule": "crawler_lifecycle.schedules.cli.scheduling:schedule",
+    "triggers": "crawler_lifecycle.triggers.cli:triggers",
+    "limits": "crawler_lifecycle.limits.cli.limiting:limits",
+    "installation": "crawler_lifecycle.limits.cli.limiting:installation",
+    "audit": "crawler_lifecycle.audits.cli.auditing:audit",
+    "prune": "crawler_lifecycle.retention.cli:prune",
     "token": "crawler_lifecycle.cli.admin:token",
     "db": "crawler_lifecycle.cli.admin:database",
     "doctor": "crawler_lifecycle.cli.admin:doctor",
     "accept-namespace": "crawler_lifecycle.cli.admin:accept_namespace",
-    "completion": "crawler_lifecycle.cli.completion:completion",
+    "completion": "crawler_lifecycle.console.completion:completion",
 }
 
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import click
 
-from crawler_lifecycle.cli.api_choice import open_connection
-from crawler_lifecycle.cli.common import print_answer, standard_options
+from crawler_lifecycle.console.api_choice import open_connection
+from crawler_lifecycle.console.common import print_answer, standard_options
 
 
 @click.command()
@@ -19,8 +19,8 @@ def status(state: Path | None, as_json: bool) -> None:
       crawlctl status --json | jq .attention
     """
     from crawler_lifecycle.cli.status_lines import status_lines
-    from crawler_lifecycle.client.http.api import read_attention
-    from crawler_lifecycle.client.http.limits import ApiLimits
+    from crawler_lifecycle.client.api import read_attention
+    from crawler_lifecycle.limits.client import ApiLimits
 
     connection = open_connection(state)
     answer = {"installation": ApiLimits(connection).installation(), "attention": read_attention(connection)}

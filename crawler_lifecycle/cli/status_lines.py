@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from crawler_lifecycle.cli.limit_lines import pause_words
-from crawler_lifecycle.cli.words import rfc3339, waiting_words
-from crawler_lifecycle.contract.answers import InstallationView
-from crawler_lifecycle.contract.attention import Attention, RequestsInNeed
-from crawler_lifecycle.domain.words import counted
+from crawler_lifecycle.base.words import counted
+from crawler_lifecycle.console.words import rfc3339, waiting_words
+from crawler_lifecycle.limits.cli.lines import pause_words
+from crawler_lifecycle.model.answers import InstallationView
+from crawler_lifecycle.runs.model.attention import Attention, RequestsInNeed
 
 FLOWS = "flow list --attention"
 MOST_STUCK = 5  # runs without capacity, shown one by one

@@ -10,21 +10,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from crawler_lifecycle.client.api import Api
     from crawler_lifecycle.client.blocking import SyncFlows
-    from crawler_lifecycle.client.http import Api
     from crawler_lifecycle.client.opening import Flows, flows
     from crawler_lifecycle.client.workflows import WorkflowClient
-    from crawler_lifecycle.domain.flows.pruning import Age, Rule
+    from crawler_lifecycle.flows.rules.pruning import Age, Rule
 
     WorkflowPlugin: Any
 
 __all__ = ["Age", "Api", "Flows", "Rule", "SyncFlows", "WorkflowClient", "WorkflowPlugin", "flows"]
 
 MODULES = {
-    "Age": "crawler_lifecycle.domain.flows.pruning",
-    "Api": "crawler_lifecycle.client.http",
+    "Age": "crawler_lifecycle.flows.rules.pruning",
+    "Api": "crawler_lifecycle.client.api",
     "Flows": "crawler_lifecycle.client.opening",
-    "Rule": "crawler_lifecycle.domain.flows.pruning",
+    "Rule": "crawler_lifecycle.flows.rules.pruning",
     "SyncFlows": "crawler_lifecycle.client.blocking",
     "WorkflowClient": "crawler_lifecycle.client.workflows",
     "WorkflowPlugin": "crawler_lifecycle.compat.chancy.plugins.workflow",  # Chancy's doors are above the client

@@ -6,12 +6,12 @@ from collections.abc import Collection, Coroutine
 from datetime import timedelta
 from typing import Any, Self, TypeVar
 
+from crawler_lifecycle.base.names import ROOT
 from crawler_lifecycle.client.workflows import WorkflowClient
-from crawler_lifecycle.contract.flows.names import ROOT
-from crawler_lifecycle.contract.flows.records import Why
-from crawler_lifecycle.domain.flows.pruning import AFTER_A_DAY, Rule
 from crawler_lifecycle.flows import Graft, Sequence, Workflow
-from crawler_lifecycle.ports import AttemptRecord
+from crawler_lifecycle.flows.model.records import Why
+from crawler_lifecycle.flows.ports.records import AttemptRecord
+from crawler_lifecycle.flows.rules.pruning import AFTER_A_DAY, Rule
 
 T = TypeVar("T")
 

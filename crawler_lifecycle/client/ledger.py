@@ -6,11 +6,15 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from crawler_lifecycle.contract.flows.answers import FlowAnswer, MemberRecord
-from crawler_lifecycle.contract.flows.definition import FlowDefinition
-from crawler_lifecycle.contract.flows.names import ROOT
-from crawler_lifecycle.contract.flows.records import FlowStatus, Why
-from crawler_lifecycle.contract.flows.requests import (
+from crawler_lifecycle.assembly.control import Control
+from crawler_lifecycle.base.names import ROOT
+from crawler_lifecycle.errors import NotFound
+from crawler_lifecycle.flows.authors.open_client import refuse_push
+from crawler_lifecycle.flows.commands.flow_commands import FlowCommands
+from crawler_lifecycle.flows.model.answers import FlowAnswer, MemberRecord
+from crawler_lifecycle.flows.model.definition import FlowDefinition
+from crawler_lifecycle.flows.model.records import FlowStatus, Why
+from crawler_lifecycle.flows.model.requests import (
     AppendMembers,
     ApproveMember,
     CancelMembers,
@@ -20,13 +24,9 @@ from crawler_lifecycle.contract.flows.requests import (
     PushFlow,
     RetryMembers,
 )
-from crawler_lifecycle.contract.flows.states import FlowState
-from crawler_lifecycle.contract.requests import refusals_as_bad_input
-from crawler_lifecycle.control.control import Control
-from crawler_lifecycle.control.flows.commands import FlowCommands
-from crawler_lifecycle.errors import NotFound
-from crawler_lifecycle.flows.open_client import refuse_push
-from crawler_lifecycle.ports import AttemptRecord
+from crawler_lifecycle.flows.ports.records import AttemptRecord
+from crawler_lifecycle.model.flow_states import FlowState
+from crawler_lifecycle.model.requests import refusals_as_bad_input
 
 T = TypeVar("T")
 AnyRequest = TypeVar("AnyRequest", bound=FlowRequest)

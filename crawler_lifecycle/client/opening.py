@@ -5,12 +5,12 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, Self, cast
 
+from crawler_lifecycle.assembly.control import Control
 from crawler_lifecycle.client.blocking import LoopThread, SyncFlows
 from crawler_lifecycle.client.workflows import WorkflowClient
-from crawler_lifecycle.control.control import Control
 from crawler_lifecycle.errors import NotReady
 from crawler_lifecycle.flows import open_client, opened
-from crawler_lifecycle.flows.open_client import refuse_client
+from crawler_lifecycle.flows.authors.open_client import refuse_client
 
 
 class Flows(WorkflowClient):

@@ -5,17 +5,17 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 
+from crawler_lifecycle.base.limits import LONGEST_NAME
 from crawler_lifecycle.client.ledger import LedgerClient
-from crawler_lifecycle.contract.flows.answers import FlowSummary
-from crawler_lifecycle.contract.flows.limits import LONGEST_NAME
-from crawler_lifecycle.contract.flows.requests import StopFlow, StopWay
-from crawler_lifecycle.contract.flows.states import FlowState
-from crawler_lifecycle.contract.requests import refusals_as_bad_input
-from crawler_lifecycle.domain.flows.pruning import AFTER_A_DAY, Rule
-from crawler_lifecycle.domain.flows.states import WorkflowState, workflow_state
 from crawler_lifecycle.errors import BadInput, Conflict, NotFound
 from crawler_lifecycle.flows import Graft, Sequence, Workflow
-from crawler_lifecycle.flows.running import running_job
+from crawler_lifecycle.flows.authors.running import running_job
+from crawler_lifecycle.flows.model.answers import FlowSummary
+from crawler_lifecycle.flows.model.requests import StopFlow, StopWay
+from crawler_lifecycle.flows.rules.pruning import AFTER_A_DAY, Rule
+from crawler_lifecycle.flows.rules.states import WorkflowState, workflow_state
+from crawler_lifecycle.model.flow_states import FlowState
+from crawler_lifecycle.model.requests import refusals_as_bad_input
 
 ALL_WORDS = tuple(dict.fromkeys([*map(str, FlowState), *map(str, WorkflowState)]))
 PAGE = 100  # flows in a query

@@ -5,9 +5,9 @@ from contextlib import AsyncExitStack
 from typing import Any, Self
 
 from crawler_lifecycle import client
-from crawler_lifecycle.control.installation import locate
 from crawler_lifecycle.flows import open_client
 from crawler_lifecycle.logs import without_credentials
+from crawler_lifecycle.settings.installation import locate
 
 logger = logging.getLogger(__name__)
 

@@ -1,16 +1,16 @@
 """Crawl managers: classes that schedule crawls, and react to their ends."""
 
-from crawler_lifecycle.managers.as_job import ManagerJob, manager
-from crawler_lifecycle.managers.crawl_manager import CrawlManager
-from crawler_lifecycle.managers.generator_manager import GeneratorCrawlManager
-from crawler_lifecycle.managers.graph_manager import GraphManager
-from crawler_lifecycle.managers.log_levels import get_kumo_loglevel
-from crawler_lifecycle.managers.mixins import (
+from crawler_lifecycle.managers.authors.as_job import ManagerJob, manager
+from crawler_lifecycle.managers.authors.crawl_manager import CrawlManager
+from crawler_lifecycle.managers.authors.generator_manager import GeneratorCrawlManager
+from crawler_lifecycle.managers.authors.graph_manager import GraphManager
+from crawler_lifecycle.managers.authors.log_levels import get_kumo_loglevel
+from crawler_lifecycle.managers.authors.mixins import (
     AsyncSchedulerCrawlManagerMixin,
     BaseLoopScriptAsyncMixin,
     SpiderStatsAggregatorMixin,
 )
-from crawler_lifecycle.managers.parameters import (
+from crawler_lifecycle.managers.authors.parameters import (
     FullJobParams,
     Item,
     JobDict,
@@ -20,10 +20,10 @@ from crawler_lifecycle.managers.parameters import (
     StopRetry,
     get_jobseq,
 )
-from crawler_lifecycle.managers.periodic_manager import PeriodicCrawlManager
-from crawler_lifecycle.managers.policies import Breaker, RetryPolicy, RetryRule
-from crawler_lifecycle.managers.tasks import BaseTask, Resource, ResourcesDict, SpiderTask, Task
-from crawler_lifecycle.managers.workflow_manager import (
+from crawler_lifecycle.managers.authors.periodic_manager import PeriodicCrawlManager
+from crawler_lifecycle.managers.authors.policies import Breaker, RetryPolicy, RetryRule
+from crawler_lifecycle.managers.authors.tasks import BaseTask, Resource, ResourcesDict, SpiderTask, Task
+from crawler_lifecycle.managers.authors.workflow_manager import (
     BaseLoopScript,
     BaseScript,
     CachedFinishedJobsMixin,

@@ -11,7 +11,7 @@ from prometheus_client import Metric
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from crawler_lifecycle.bootstrap.parts import Parts
+from crawler_lifecycle.assembly.parts import Parts
 from crawler_lifecycle.errors import LifecycleError
 from crawler_lifecycle.retention.model import Ages, Folders, Hold, LastPass, Sizes
 from crawler_lifecycle.retention.passes import Retention

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from crawler_lifecycle.contract.base import Message
+from crawler_lifecycle.base.base import Message
 
 
 class Kind(StrEnum):

@@ -14,8 +14,9 @@ from itertools import islice
 from pathlib import Path
 from time import monotonic
 
+from crawler_lifecycle.clusters.ports import Cluster
 from crawler_lifecycle.errors import LifecycleError
-from crawler_lifecycle.ports import Cluster, FlowDoors
+from crawler_lifecycle.flows.ports.ledger import FlowDoors
 from crawler_lifecycle.retention import files
 from crawler_lifecycle.retention.model import Ages, Folders, Hold, Kind, OldRun, PassReport, Sizes
 from crawler_lifecycle.retention.rules import batches, hold_of

@@ -24,13 +24,10 @@ from sqlalchemy import (
     update,
 )
 
-from crawler_lifecycle.adapters.sql.auditing import FINAL_STATUSES, NOT_EXPORTED
-from crawler_lifecycle.adapters.sql.flow_locks import IN_ORDER
-from crawler_lifecycle.adapters.sql.flow_records import OPEN_STATES
-from crawler_lifecycle.adapters.sql.flow_schema import flow_ends, flows
-from crawler_lifecycle.adapters.sql.manager_rows import NOT_STARTED
-from crawler_lifecycle.adapters.sql.manager_schema import manager_attempts, manager_items, manager_keys, managers
-from crawler_lifecycle.adapters.sql.schema import (
+from crawler_lifecycle.audits.store.auditing import FINAL_STATUSES, NOT_EXPORTED
+from crawler_lifecycle.database.flow_schema import flow_ends, flows
+from crawler_lifecycle.database.manager_schema import manager_attempts, manager_items, manager_keys, managers
+from crawler_lifecycle.database.schema import (
     OWN_INSTALLATION,
     audit_findings,
     exports,
@@ -44,10 +41,13 @@ from crawler_lifecycle.adapters.sql.schema import (
     task_attempts,
     task_histories,
 )
-from crawler_lifecycle.adapters.sql.transactions import OnDatabase, reading, transaction
-from crawler_lifecycle.contract.managers.items import ItemState
-from crawler_lifecycle.contract.states import ExportKind, ExportState
+from crawler_lifecycle.database.transactions import OnDatabase, reading, transaction
 from crawler_lifecycle.errors import Conflict
+from crawler_lifecycle.flows.store.locks import IN_ORDER
+from crawler_lifecycle.flows.store.records import OPEN_STATES
+from crawler_lifecycle.managers.store.rows import NOT_STARTED
+from crawler_lifecycle.model.manager_items import ItemState
+from crawler_lifecycle.model.states import ExportKind, ExportState
 from crawler_lifecycle.retention.model import Archived, LastPass, OldRun, PassReport, Sizes
 
 runs, findings, items, attempts, passes = (

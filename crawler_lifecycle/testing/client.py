@@ -6,19 +6,19 @@ from contextlib import ExitStack, contextmanager
 from types import SimpleNamespace
 from typing import Any, TypeVar, cast
 
+from crawler_lifecycle.assembly.control import Control
+from crawler_lifecycle.base.names import ROOT, SEPARATOR
 from crawler_lifecycle.client.blocking import LoopThread
 from crawler_lifecycle.client.workflows import WorkflowClient
-from crawler_lifecycle.contract.flows.names import ROOT, SEPARATOR
-from crawler_lifecycle.contract.flows.records import FlowStatus
-from crawler_lifecycle.contract.managers.records import ItemSums
-from crawler_lifecycle.control.context import ControlContext
-from crawler_lifecycle.control.control import Control
-from crawler_lifecycle.control.engine import Engine
-from crawler_lifecycle.control.flows.commands import FlowCommands
-from crawler_lifecycle.control.flows.entries import CatalogueManagers
+from crawler_lifecycle.context import ControlContext
 from crawler_lifecycle.errors import NotFound
 from crawler_lifecycle.flows import opened
-from crawler_lifecycle.ports import FlowStore
+from crawler_lifecycle.flows.commands.flow_commands import FlowCommands
+from crawler_lifecycle.flows.model.manager_records import ItemSums
+from crawler_lifecycle.flows.model.records import FlowStatus
+from crawler_lifecycle.flows.ports.store import FlowStore
+from crawler_lifecycle.managers.commands import CatalogueManagers
+from crawler_lifecycle.temporal.engine import Engine
 from crawler_lifecycle.testing.records import MemoryLedger
 
 T = TypeVar("T")

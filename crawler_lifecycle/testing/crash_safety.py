@@ -6,8 +6,8 @@ from dataclasses import dataclass, fields
 
 from sqlalchemy import select
 
-from crawler_lifecycle.adapters.sql.manager_schema import manager_attempts
-from crawler_lifecycle.managers.workflow_manager import BaseLoopScript
+from crawler_lifecycle.database.manager_schema import manager_attempts
+from crawler_lifecycle.managers.authors.workflow_manager import BaseLoopScript
 from crawler_lifecycle.testing.manager_play import ManagerPlay
 
 Script = Callable[[ManagerPlay], object]

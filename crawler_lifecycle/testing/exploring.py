@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from crawler_lifecycle.contract.flows.states import FlowState, MemberKind
-from crawler_lifecycle.flows.running import Cancel
-from crawler_lifecycle.flows.workflow import Workflow
+from crawler_lifecycle.flows.authors.running import Cancel
+from crawler_lifecycle.flows.authors.workflow import Workflow
+from crawler_lifecycle.model.flow_states import FlowState, MemberKind
 from crawler_lifecycle.testing.inline import Result
 from crawler_lifecycle.testing.outcomes import CrawlOutcome, failed, stopped
 from crawler_lifecycle.testing.play import Play

@@ -7,11 +7,11 @@ from datetime import datetime, timedelta
 from typing import Self
 
 from crawler_lifecycle.client.blocking import LoopThread, SyncFlows
-from crawler_lifecycle.contract.flows.definition import FlowDefinition
-from crawler_lifecycle.domain.flows.pruning import AFTER_A_DAY, Rule
 from crawler_lifecycle.errors import Conflict
 from crawler_lifecycle.flows import Workflow, opened
-from crawler_lifecycle.flows.running import running_job
+from crawler_lifecycle.flows.authors.running import running_job
+from crawler_lifecycle.flows.model.definition import FlowDefinition
+from crawler_lifecycle.flows.rules.pruning import AFTER_A_DAY, Rule
 from crawler_lifecycle.testing.client import MemoryClient
 from crawler_lifecycle.testing.memory import NOW
 from crawler_lifecycle.testing.play import Play

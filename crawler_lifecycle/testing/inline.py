@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Self
 
-from crawler_lifecycle.contract.flows.records import FlowStatus, Why
-from crawler_lifecycle.contract.flows.states import FlowState, MemberState
-from crawler_lifecycle.flows.running import Context
-from crawler_lifecycle.flows.workflow import Workflow
+from crawler_lifecycle.flows.authors.running import Context
+from crawler_lifecycle.flows.authors.workflow import Workflow
+from crawler_lifecycle.flows.model.records import FlowStatus, Why
+from crawler_lifecycle.model.flow_states import FlowState, MemberState
 from crawler_lifecycle.testing.memory import NOW
 from crawler_lifecycle.testing.outcomes import Answer, Time
 from crawler_lifecycle.testing.play import Play

@@ -12,20 +12,21 @@ from typing import NamedTuple
 from pydantic import JsonValue
 from sqlalchemy import Connection, bindparam, select, update
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.manager_runs import tell_end
-from crawler_lifecycle.adapters.sql.manager_schema import managers
-from crawler_lifecycle.adapters.sql.migrate import upgrade
-from crawler_lifecycle.adapters.sql.schema import histories
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.contract.deployment import Crawler
-from crawler_lifecycle.contract.flows.definition import FlowDefinition, MemberDefinition
-from crawler_lifecycle.contract.flows.requests import PushFlow
-from crawler_lifecycle.contract.flows.work import CallForm, StepWork
-from crawler_lifecycle.contract.managers.items import Job
-from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.domain.flows.messages import AttemptRef, ReadFlow
-from crawler_lifecycle.ports import ManagerRef, ManagerStart, NewRun, SupervisorExecution
+from crawler_lifecycle.assembly.store import SqlStore
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.database.manager_schema import managers
+from crawler_lifecycle.database.migrate import upgrade
+from crawler_lifecycle.database.schema import histories
+from crawler_lifecycle.flows.model.definition import FlowDefinition, MemberDefinition
+from crawler_lifecycle.flows.model.requests import PushFlow
+from crawler_lifecycle.flows.model.work import CallForm, StepWork
+from crawler_lifecycle.flows.rules.messages import AttemptRef, ReadFlow
+from crawler_lifecycle.managers.ports import ManagerRef, ManagerStart
+from crawler_lifecycle.model.deployment import Crawler
+from crawler_lifecycle.model.manager_items import Job
+from crawler_lifecycle.model.states import RunStatus
+from crawler_lifecycle.runs.ports.runs import NewRun, SupervisorExecution
+from crawler_lifecycle.runs.store.manager_runs import tell_end
 
 MANAGER = "manager"  # path for the flow's only member
 HOST = "play"  # token for the claim on the manager's attempt

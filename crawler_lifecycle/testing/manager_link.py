@@ -6,22 +6,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import uuid4
 
-from crawler_lifecycle.contract.managers.items import Job, JobFilter, JobState, Waiting
-from crawler_lifecycle.contract.managers.turns import (
-    Begun,
-    Counts,
-    Effects,
-    Intent,
-    Offered,
-    Page,
-    Reaction,
-    Start,
-    Wake,
-)
-from crawler_lifecycle.domain.flows.unstarted import Refusal
-from crawler_lifecycle.managers.link import running_of
-from crawler_lifecycle.managers.workflow_manager import BaseLoopScript
-from crawler_lifecycle.ports import ManagerStart
+from crawler_lifecycle.flows.model.turns import Begun, Counts, Effects, Intent, Offered, Page, Reaction, Start, Wake
+from crawler_lifecycle.flows.rules.unstarted import Refusal
+from crawler_lifecycle.managers.authors.link import running_of
+from crawler_lifecycle.managers.authors.workflow_manager import BaseLoopScript
+from crawler_lifecycle.managers.ports import ManagerStart
+from crawler_lifecycle.model.manager_items import Job, JobFilter, JobState, Waiting
 from crawler_lifecycle.testing.managed import ManagedFlow
 
 

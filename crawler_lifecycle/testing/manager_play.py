@@ -12,17 +12,17 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from crawler_lifecycle.contract.flows.requests import CancelMembers, HoldFlow
-from crawler_lifecycle.contract.managers.items import Job
-from crawler_lifecycle.contract.managers.records import ItemRecord
-from crawler_lifecycle.contract.managers.turns import Counts, Wake
-from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.domain.outcome_words import FINISHED, OF_FAILED_RUNS, RESERVED
 from crawler_lifecycle.errors import BadInput
-from crawler_lifecycle.managers.arguments import command_line
-from crawler_lifecycle.managers.driving import drive
-from crawler_lifecycle.managers.owned_jobs import UNKNOWN
-from crawler_lifecycle.managers.workflow_manager import BaseLoopScript
+from crawler_lifecycle.flows.model.manager_records import ItemRecord
+from crawler_lifecycle.flows.model.requests import CancelMembers, HoldFlow
+from crawler_lifecycle.flows.model.turns import Counts, Wake
+from crawler_lifecycle.managers.authors.arguments import command_line
+from crawler_lifecycle.managers.authors.driving import drive
+from crawler_lifecycle.managers.authors.owned_jobs import UNKNOWN
+from crawler_lifecycle.managers.authors.workflow_manager import BaseLoopScript
+from crawler_lifecycle.model.manager_items import Job
+from crawler_lifecycle.model.outcome_words import FINISHED, OF_FAILED_RUNS, RESERVED
+from crawler_lifecycle.model.states import RunStatus
 from crawler_lifecycle.testing.managed import MANAGER, ManagedFlow, PlayedEnd
 from crawler_lifecycle.testing.manager_link import Death, PlayedLink, PlayStage, StartedJob
 from crawler_lifecycle.testing.memory import NOW

@@ -8,34 +8,34 @@ from uuid import NAMESPACE_URL, uuid5
 
 from pydantic import JsonValue
 
-from crawler_lifecycle.contract.flows.definition import FlowDefinition, GroupDefinition, MemberDefinition
-from crawler_lifecycle.contract.flows.limits import LARGEST_RESULT
-from crawler_lifecycle.contract.flows.names import joined
-from crawler_lifecycle.contract.flows.records import Decision, FlowStatus, Why
-from crawler_lifecycle.contract.flows.requests import (
+from crawler_lifecycle.base.limits import LARGEST_RESULT
+from crawler_lifecycle.base.names import joined
+from crawler_lifecycle.flows.authors.workflow import Workflow
+from crawler_lifecycle.flows.model.definition import FlowDefinition, GroupDefinition, MemberDefinition
+from crawler_lifecycle.flows.model.records import Decision, FlowStatus, Why
+from crawler_lifecycle.flows.model.requests import (
     AppendMembers,
     ApproveMember,
     CancelMembers,
     GraftMembers,
     RetryMembers,
 )
-from crawler_lifecycle.contract.flows.states import FlowIntent, GroupGrowth, MemberKind, MemberState
-from crawler_lifecycle.contract.flows.values import from_text, to_text
-from crawler_lifecycle.domain.flows import contexts, merging
-from crawler_lifecycle.domain.flows.cancelling import Effect, cancel
-from crawler_lifecycle.domain.flows.crawls import RunSeen, TasksSeen
-from crawler_lifecycle.domain.flows.deciding import approve, hold
-from crawler_lifecycle.domain.flows.ends import AttemptEnd, after_end
-from crawler_lifecycle.domain.flows.explanation import why
-from crawler_lifecycle.domain.flows.merging import Merged
-from crawler_lifecycle.domain.flows.plan import Plan
-from crawler_lifecycle.domain.flows.planner import Planner
-from crawler_lifecycle.domain.flows.renewing import retry
-from crawler_lifecycle.domain.flows.requesting import changed_arguments
-from crawler_lifecycle.domain.flows.rows import TOP, MemberRow
-from crawler_lifecycle.domain.flows.selecting import no_job, selected
-from crawler_lifecycle.domain.flows.summary import status
-from crawler_lifecycle.flows.workflow import Workflow
+from crawler_lifecycle.flows.model.values import from_text, to_text
+from crawler_lifecycle.flows.rules import contexts, merging
+from crawler_lifecycle.flows.rules.cancelling import Effect, cancel
+from crawler_lifecycle.flows.rules.crawls import RunSeen, TasksSeen
+from crawler_lifecycle.flows.rules.deciding import approve, hold
+from crawler_lifecycle.flows.rules.ends import AttemptEnd, after_end
+from crawler_lifecycle.flows.rules.explanation import why
+from crawler_lifecycle.flows.rules.merging import Merged
+from crawler_lifecycle.flows.rules.plan import Plan
+from crawler_lifecycle.flows.rules.planner import Planner
+from crawler_lifecycle.flows.rules.renewing import retry
+from crawler_lifecycle.flows.rules.requesting import changed_arguments
+from crawler_lifecycle.flows.rules.rows import TOP, MemberRow
+from crawler_lifecycle.flows.rules.selecting import no_job, selected
+from crawler_lifecycle.flows.rules.summary import status
+from crawler_lifecycle.model.flow_states import FlowIntent, GroupGrowth, MemberKind, MemberState
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

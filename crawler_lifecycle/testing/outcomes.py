@@ -8,11 +8,11 @@ from typing import TypedDict, Unpack
 
 from pydantic import JsonValue
 
-from crawler_lifecycle.contract.crawl_result import Number
-from crawler_lifecycle.contract.states import RunStatus, TaskStatus
-from crawler_lifecycle.domain.outcome_words import FAILED, FINISHED, KILLED_BY_OOM
-from crawler_lifecycle.domain.reasons import ALL_SUCCEEDED, STOPPED, STOPPED_FORCED
 from crawler_lifecycle.errors import BadInput
+from crawler_lifecycle.model.crawl_result import Number
+from crawler_lifecycle.model.outcome_words import FAILED, FINISHED, KILLED_BY_OOM
+from crawler_lifecycle.model.reasons import ALL_SUCCEEDED, STOPPED, STOPPED_FORCED
+from crawler_lifecycle.model.states import RunStatus, TaskStatus
 
 Time = float | timedelta  # seconds, or a timedelta
 Files = Mapping[str, str] | Path  # texts by name, or a folder

@@ -6,19 +6,19 @@ from functools import partial
 from heapq import heappop, heappush
 from itertools import count
 
-from crawler_lifecycle.contract.flows.definition import FlowDefinition
-from crawler_lifecycle.contract.flows.states import EndKind, FlowState, GroupGrowth, MemberKind, MemberState
-from crawler_lifecycle.contract.flows.work import CrawlWork, StepWork
-from crawler_lifecycle.contract.requests import FlowLink
-from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.domain.flows.crawls import TasksSeen
-from crawler_lifecycle.domain.flows.ends import names
-from crawler_lifecycle.domain.flows.plan import AttemptStart, Plan
-from crawler_lifecycle.domain.flows.requesting import memory_after, run_request
-from crawler_lifecycle.domain.flows.rows import MemberRow
-from crawler_lifecycle.domain.flows.words import START_REFUSED
-from crawler_lifecycle.flows.workflow import Workflow
-from crawler_lifecycle.services.flows.outcomes import timed_out
+from crawler_lifecycle.flows.authors.workflow import Workflow
+from crawler_lifecycle.flows.model.definition import FlowDefinition
+from crawler_lifecycle.flows.model.work import CrawlWork, StepWork
+from crawler_lifecycle.flows.rules.crawls import TasksSeen
+from crawler_lifecycle.flows.rules.ends import names
+from crawler_lifecycle.flows.rules.plan import AttemptStart, Plan
+from crawler_lifecycle.flows.rules.requesting import memory_after, run_request
+from crawler_lifecycle.flows.rules.rows import MemberRow
+from crawler_lifecycle.flows.rules.words import START_REFUSED
+from crawler_lifecycle.hosts.outcomes import timed_out
+from crawler_lifecycle.model.flow_states import EndKind, FlowState, GroupGrowth, MemberKind, MemberState
+from crawler_lifecycle.model.requests import FlowLink
+from crawler_lifecycle.model.states import RunStatus
 from crawler_lifecycle.testing.client import MemoryClient
 from crawler_lifecycle.testing.memory import NOW
 from crawler_lifecycle.testing.outcomes import Answer, RefusedCrawl, stopped

@@ -6,8 +6,9 @@ from datetime import datetime
 
 from pydantic import JsonValue
 
-from crawler_lifecycle.contract.flows.definition import FlowDefinition
-from crawler_lifecycle.contract.flows.requests import (
+from crawler_lifecycle.errors import NotFound
+from crawler_lifecycle.flows.model.definition import FlowDefinition
+from crawler_lifecycle.flows.model.requests import (
     AppendMembers,
     ApproveMember,
     CancelMembers,
@@ -16,18 +17,18 @@ from crawler_lifecycle.contract.flows.requests import (
     PushFlow,
     RetryMembers,
 )
-from crawler_lifecycle.contract.flows.states import FlowIntent, FlowState
-from crawler_lifecycle.domain.flows.rows import FlowRow
-from crawler_lifecycle.domain.flows.tallies import Tallies, tallies_of
-from crawler_lifecycle.errors import NotFound
-from crawler_lifecycle.ports import AttemptRecord, DoorAnswer, FlowLine, FlowNews, FlowRecord, KeptFlow, Part
+from crawler_lifecycle.flows.ports.ledger import DoorAnswer
+from crawler_lifecycle.flows.ports.records import AttemptRecord, FlowLine, FlowNews, FlowRecord, KeptFlow, Part
+from crawler_lifecycle.flows.rules.rows import FlowRow
+from crawler_lifecycle.flows.rules.tallies import Tallies, tallies_of
+from crawler_lifecycle.model.flow_states import FlowIntent, FlowState
 from crawler_lifecycle.testing.memory import MemoryFlow
 
 Make = Callable[[FlowDefinition], MemoryFlow]
 
 
 class MemoryLedger:
-    """Flows by id, in the order of their pushes. The class implements `ports.FlowDoors` and `ports.FlowRecords`."""
+    """Flows by id, in the order of their pushes. The ports are FlowDoors and FlowRecords."""
 
     def __init__(self, make: Make = MemoryFlow) -> None:
         self.flows: dict[str, MemoryFlow] = {}

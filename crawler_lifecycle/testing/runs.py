@@ -9,11 +9,11 @@ from datetime import datetime
 from pathlib import Path
 from uuid import NAMESPACE_URL, uuid5
 
-from crawler_lifecycle.contract.flows.records import CrawlReceipt, TaskReceipt
-from crawler_lifecycle.contract.requests import RunRequest
-from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.domain.flows.crawls import RunSeen
-from crawler_lifecycle.domain.flows.rows import MemberRow
+from crawler_lifecycle.flows.model.records import CrawlReceipt, TaskReceipt
+from crawler_lifecycle.flows.rules.crawls import RunSeen
+from crawler_lifecycle.flows.rules.rows import MemberRow
+from crawler_lifecycle.model.requests import RunRequest
+from crawler_lifecycle.model.states import RunStatus
 from crawler_lifecycle.testing.outcomes import CrawlOutcome, Files
 
 END = 1  # a run in a play ends once
@@ -97,7 +97,7 @@ class PlayedRuns:
 
     def _archive_of(self, files: Path, run_uid: str) -> str | None:
         """Write the archive as the service does, so a function may read the archive."""
-        from crawler_lifecycle.adapters.folder import FolderExporter
+        from crawler_lifecycle.delivery.adapters.folder import FolderExporter
         from crawler_lifecycle.testing.memory import NOW
 
         exporter = FolderExporter(files.parent, self._base() / "exports")

@@ -6,10 +6,10 @@ from datetime import timedelta
 from fnmatch import fnmatchcase
 from typing import Any, TypeVar
 
-from crawler_lifecycle.contract.flows.states import MemberKind
-from crawler_lifecycle.contract.flows.work import CrawlWork, ManagerWork, StepWork, Work
-from crawler_lifecycle.domain.near_names import did_you_mean
+from crawler_lifecycle.base.near_names import did_you_mean
 from crawler_lifecycle.errors import BadInput
+from crawler_lifecycle.flows.model.work import CrawlWork, ManagerWork, StepWork, Work
+from crawler_lifecycle.model.flow_states import MemberKind
 from crawler_lifecycle.testing.outcomes import Answer, CrawlOutcome, RefusedCrawl, Time, as_time, completed
 
 Crawl = CrawlOutcome | RefusedCrawl

@@ -11,27 +11,27 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from crawler_lifecycle.contract.flows.definition import FlowDefinition
-from crawler_lifecycle.contract.flows.limits import LARGEST_RESULT
-from crawler_lifecycle.contract.flows.names import joined
-from crawler_lifecycle.contract.flows.states import EndKind
-from crawler_lifecycle.contract.flows.values import encode
-from crawler_lifecycle.contract.flows.work import CallForm, ManagerWork, StepWork
-from crawler_lifecycle.contract.states import TaskStatus
-from crawler_lifecycle.domain.flows import contexts
-from crawler_lifecycle.domain.flows.contexts import Source
-from crawler_lifecycle.domain.flows.ends import AttemptEnd
-from crawler_lifecycle.domain.flows.messages import AttemptRef
-from crawler_lifecycle.domain.flows.plan import AttemptStart
-from crawler_lifecycle.domain.flows.requesting import changed_arguments
-from crawler_lifecycle.domain.flows.rows import MemberRow
-from crawler_lifecycle.domain.flows.words import MOST_DEATHS, PROCESS_DIED
+from crawler_lifecycle.base.limits import LARGEST_RESULT
+from crawler_lifecycle.base.names import joined
 from crawler_lifecycle.errors import BadInput
-from crawler_lifecycle.flows.running import Context, RunningJob, StepLink, running
-from crawler_lifecycle.ports import ClaimedStep, StepInputs
-from crawler_lifecycle.services.flows.calling import Function, check_of, job_of, prepared
-from crawler_lifecycle.services.flows.contexts import context_of
-from crawler_lifecycle.services.flows.outcomes import Ended, failure, result_end
+from crawler_lifecycle.flows.authors.running import Context, RunningJob, StepLink, running
+from crawler_lifecycle.flows.model.definition import FlowDefinition
+from crawler_lifecycle.flows.model.values import encode
+from crawler_lifecycle.flows.model.work import CallForm, ManagerWork, StepWork
+from crawler_lifecycle.flows.ports.claims import ClaimedStep, StepInputs
+from crawler_lifecycle.flows.rules import contexts
+from crawler_lifecycle.flows.rules.contexts import Source
+from crawler_lifecycle.flows.rules.ends import AttemptEnd
+from crawler_lifecycle.flows.rules.messages import AttemptRef
+from crawler_lifecycle.flows.rules.plan import AttemptStart
+from crawler_lifecycle.flows.rules.requesting import changed_arguments
+from crawler_lifecycle.flows.rules.rows import MemberRow
+from crawler_lifecycle.flows.rules.words import MOST_DEATHS, PROCESS_DIED
+from crawler_lifecycle.hosts.calling import Function, check_of, job_of, prepared
+from crawler_lifecycle.hosts.contexts import context_of
+from crawler_lifecycle.hosts.outcomes import Ended, failure, result_end
+from crawler_lifecycle.model.flow_states import EndKind
+from crawler_lifecycle.model.states import TaskStatus
 from crawler_lifecycle.testing.calls import FunctionCaller, loaded
 from crawler_lifecycle.testing.manager_link import StartedJob
 from crawler_lifecycle.testing.manager_play import ManagerPlay

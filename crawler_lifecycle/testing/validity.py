@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from crawler_lifecycle.contract.flows.definition import FlowDefinition
-from crawler_lifecycle.contract.flows.work import CrawlWork, StepWork
 from crawler_lifecycle.errors import LifecycleError
-from crawler_lifecycle.flows.workflow import Workflow
+from crawler_lifecycle.flows.authors.workflow import Workflow
+from crawler_lifecycle.flows.model.definition import FlowDefinition
+from crawler_lifecycle.flows.model.work import CrawlWork, StepWork
 from crawler_lifecycle.testing.calls import loaded
 
 
@@ -38,7 +38,7 @@ def _unknown_functions(definition: FlowDefinition) -> list[str]:
 def _unknown_crawlers(definition: FlowDefinition, catalogue: Path | str | None) -> list[str]:
     if catalogue is None:
         return []
-    from crawler_lifecycle.adapters.catalogue import Catalogue
+    from crawler_lifecycle.clusters.adapters.catalogue import Catalogue
 
     crawlers = Catalogue.load(Path(catalogue)).names()
     crawls = {member.path: member.work for member in definition.members if isinstance(member.work, CrawlWork)}

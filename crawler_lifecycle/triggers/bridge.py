@@ -15,10 +15,10 @@ from datetime import timedelta
 from prometheus_client import Counter, Gauge, Metric
 from prometheus_client.registry import Collector
 
-from crawler_lifecycle.client.http import Api
-from crawler_lifecycle.domain.pacing import Backoff
+from crawler_lifecycle.base.pacing import Backoff
+from crawler_lifecycle.client.api import Api
 from crawler_lifecycle.errors import BadInput, LifecycleError, PermanentError
-from crawler_lifecycle.services.health import Pulses
+from crawler_lifecycle.http.health import Pulses
 from crawler_lifecycle.triggers.model import Act, EventAnswer
 from crawler_lifecycle.triggers.queue import EventQueue, QueueMessage
 

@@ -3,18 +3,18 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from crawler_lifecycle.contract.flows.definition import FlowDefinition
-from crawler_lifecycle.contract.flows.item_requests import StartManager
-from crawler_lifecycle.contract.flows.requests import PushFlow
-from crawler_lifecycle.contract.requesters import Requester, of_token
-from crawler_lifecycle.contract.requests import StopRequest
-from crawler_lifecycle.control.context import ControlContext
-from crawler_lifecycle.control.flows.commands import FlowCommands
-from crawler_lifecycle.control.runs import RunCommands
+from crawler_lifecycle.base.requesters import Requester, of_token
+from crawler_lifecycle.context import ControlContext
 from crawler_lifecycle.errors import BadInput, NotFound, Over, PermanentError
-from crawler_lifecycle.services.api.commands import run_request
-from crawler_lifecycle.services.api.messages import StartRequest
-from crawler_lifecycle.services.api.state import DOOR, ForCallers
+from crawler_lifecycle.flows.commands.flow_commands import FlowCommands
+from crawler_lifecycle.flows.model.definition import FlowDefinition
+from crawler_lifecycle.flows.model.item_requests import StartManager
+from crawler_lifecycle.flows.model.requests import PushFlow
+from crawler_lifecycle.http.state import DOOR, ForCallers
+from crawler_lifecycle.model.requests import StopRequest
+from crawler_lifecycle.runs.commands.runs import RunCommands
+from crawler_lifecycle.runs.http.commands import run_request
+from crawler_lifecycle.runs.http.messages import StartRequest
 from crawler_lifecycle.triggers.model import Act, Event, EventAnswer, TriggerRule
 from crawler_lifecycle.triggers.requests import StopRunRequest, request_of
 from crawler_lifecycle.triggers.rules import rule_for

@@ -6,9 +6,9 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Response
 
 from crawler_lifecycle.errors import NotReady
-from crawler_lifecycle.services.api.document import answer
-from crawler_lifecycle.services.api.state import OPERATING, ApiState, Caller, api_state
-from crawler_lifecycle.services.problems import problems
+from crawler_lifecycle.http.document import answer
+from crawler_lifecycle.http.problems import problems
+from crawler_lifecycle.http.state import OPERATING, ApiState, Caller, api_state
 from crawler_lifecycle.triggers import commands, mapping_file
 from crawler_lifecycle.triggers.model import Event, EventAnswer
 

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from crawler_lifecycle.contract.base import Message
-from crawler_lifecycle.contract.flows.limits import LONGEST_NAME
+from crawler_lifecycle.base.base import Message
+from crawler_lifecycle.base.limits import LONGEST_NAME
 
 # an event's fields, for patterns and templates
 FIELDS = (

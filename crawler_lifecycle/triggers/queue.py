@@ -5,7 +5,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from crawler_lifecycle.adapters.aws.client import make_client, translated_errors
+from crawler_lifecycle.delivery.aws.client import make_client, translated_errors
 from crawler_lifecycle.errors import NotReady
 from crawler_lifecycle.settings.outside import TriggerSettings
 

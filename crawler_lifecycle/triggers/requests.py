@@ -7,13 +7,13 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field, ValidationError
 from pydantic_core import to_json
 
-from crawler_lifecycle.contract.flows.definition import FlowDefinition
-from crawler_lifecycle.contract.flows.item_requests import StartManager
-from crawler_lifecycle.contract.refusals import expectation, field_name
-from crawler_lifecycle.contract.requests import parse
-from crawler_lifecycle.control.flows.definitions import read_definition
+from crawler_lifecycle.base.refusals import expectation, field_name
 from crawler_lifecycle.errors import BadInput
-from crawler_lifecycle.services.api.messages import StartRequest, StopBody
+from crawler_lifecycle.flows.commands.definitions import read_definition
+from crawler_lifecycle.flows.model.definition import FlowDefinition
+from crawler_lifecycle.flows.model.item_requests import StartManager
+from crawler_lifecycle.model.requests import parse
+from crawler_lifecycle.runs.http.messages import StartRequest, StopBody
 from crawler_lifecycle.triggers.model import Act, Event, TriggerRule
 from crawler_lifecycle.triggers.rules import Mistakes, is_template, rendered, template_mistakes
 

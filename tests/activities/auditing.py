@@ -5,16 +5,10 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from uuid import uuid4
 
-from crawler_lifecycle.adapters.sql.schema import metadata
-from crawler_lifecycle.adapters.sql.uses import counting
-from crawler_lifecycle.contract.audits import (
-    AuditPage,
-    AuditPart,
-    AuditRef,
-    AuditStep,
-    FindingRecord,
-)
-from crawler_lifecycle.contract.steps.run import CloseRun, RunPlan
+from crawler_lifecycle.database.schema import metadata
+from crawler_lifecycle.limits.store.uses import counting
+from crawler_lifecycle.model.audits import AuditPage, AuditPart, AuditRef, AuditStep, FindingRecord
+from crawler_lifecycle.model.run_plan import CloseRun, RunPlan
 from tests.house import House
 
 

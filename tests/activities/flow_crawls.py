@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from crawler_lifecycle.domain.flows.messages import AttemptRef, CrawlsStarted, StartCrawls
-from crawler_lifecycle.domain.naming import crawl_workflow_id
-from crawler_lifecycle.ports import NewRun
+from crawler_lifecycle.flows.rules.messages import AttemptRef, CrawlsStarted, StartCrawls
+from crawler_lifecycle.model.naming import crawl_workflow_id
+from crawler_lifecycle.runs.ports.runs import NewRun
 from tests.contracts.flows import BOOKS, Flow
 from tests.house import House
 

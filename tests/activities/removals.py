@@ -4,12 +4,12 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from crawler_lifecycle.contract.steps.looks import ActiveTasks, Differences, LookAt, TaskEvidence
-from crawler_lifecycle.contract.steps.run import RunInput, RunPlan
-from crawler_lifecycle.domain.audit.subjects import ListedJob
-from crawler_lifecycle.domain.looks import JobKey, Look
+from crawler_lifecycle.clusters.ports import NO_UIDS, Uids
 from crawler_lifecycle.errors import TemporaryError
-from crawler_lifecycle.ports import NO_UIDS, Uids
+from crawler_lifecycle.model.looks import JobKey, Look
+from crawler_lifecycle.model.run_plan import RunInput, RunPlan
+from crawler_lifecycle.model.supervision import ListedJob
+from crawler_lifecycle.model.task_changes import ActiveTasks, Differences, LookAt, TaskEvidence
 from tests.house import House
 from tests.waiting import until
 

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from crawler_lifecycle.contract.steps.looks import LookAt, StatusWrite
-from crawler_lifecycle.contract.steps.run import CloseRun, ExportedEnd, RunInput, RunPlan
-from crawler_lifecycle.contract.steps.supervision import TakenOver, TakeOver
+from crawler_lifecycle.model.run_plan import CloseRun, ExportedEnd, RunInput, RunPlan
+from crawler_lifecycle.model.task_changes import LookAt, StatusWrite
+from crawler_lifecycle.runs.model.supervision import TakenOver, TakeOver
 from tests.house import House
 from tests.waiting import until
 

@@ -5,13 +5,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from crawler_lifecycle.activities import audit_flows
-from crawler_lifecycle.contract.audits import AuditPart, FindingKind
-from crawler_lifecycle.contract.flows.requests import PushFlow
-from crawler_lifecycle.domain.audit.subjects import WorkflowInfo
-from crawler_lifecycle.domain.naming import flow_workflow_id
+from crawler_lifecycle.audits.activities import flows as audit_flows
 from crawler_lifecycle.flows import Workflow, crawl
-from crawler_lifecycle.ports import Delivery
+from crawler_lifecycle.flows.model.requests import PushFlow
+from crawler_lifecycle.flows.ports.ledger import Delivery
+from crawler_lifecycle.model.audits import AuditPart, FindingKind
+from crawler_lifecycle.model.naming import flow_workflow_id
+from crawler_lifecycle.model.supervision import WorkflowInfo
 from tests.activities.auditing import audit, findings
 from tests.contracts.flows import failing
 from tests.house import AT_ONCE, House

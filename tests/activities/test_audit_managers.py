@@ -6,11 +6,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy import delete, update
 
-from crawler_lifecycle.activities.audit_flows import MANAGERS
-from crawler_lifecycle.adapters.sql.manager_schema import manager_attempts
-from crawler_lifecycle.contract.audits import AuditPage, AuditPart, FindingKind
-from crawler_lifecycle.contract.managers.items import ItemState
-from crawler_lifecycle.domain.audit.subjects import WorkflowInfo
+from crawler_lifecycle.audits.activities.flows import MANAGERS
+from crawler_lifecycle.database.manager_schema import manager_attempts
+from crawler_lifecycle.model.audits import AuditPage, AuditPart, FindingKind
+from crawler_lifecycle.model.manager_items import ItemState
+from crawler_lifecycle.model.supervision import WorkflowInfo
 from tests.activities.auditing import audit, findings
 from tests.contracts.managers import Managed, managed
 from tests.house import AT_ONCE, House

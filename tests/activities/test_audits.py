@@ -9,11 +9,14 @@ from uuid import uuid4
 
 import pytest
 
-from crawler_lifecycle.activities.audit_handovers import IN_VAIN, HandoverAudit
-from crawler_lifecycle.activities.leftovers import NOT_ALLOWED
-from crawler_lifecycle.adapters.sql.schema import metadata
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.contract.audits import (
+from crawler_lifecycle.assembly.store import SqlStore
+from crawler_lifecycle.audits.activities.handovers import IN_VAIN, HandoverAudit
+from crawler_lifecycle.audits.activities.leftovers import NOT_ALLOWED
+from crawler_lifecycle.audits.rules.runs import OLD_COPY
+from crawler_lifecycle.clusters.ports import Cluster
+from crawler_lifecycle.database.schema import metadata
+from crawler_lifecycle.errors import Conflict, LifecycleError, PermanentError, TemporaryError
+from crawler_lifecycle.model.audits import (
     AuditPart,
     AuditRef,
     AuditReport,
@@ -22,16 +25,13 @@ from crawler_lifecycle.contract.audits import (
     FindingKind,
     PartReport,
 )
-from crawler_lifecycle.contract.requests import RunRequest
-from crawler_lifecycle.contract.states import ExportState
-from crawler_lifecycle.contract.steps.looks import EvidenceWrite, StatusWrite
-from crawler_lifecycle.contract.steps.run import CloseRun, ExportedEnd, Notify, RunPlan
-from crawler_lifecycle.domain.audit.runs import OLD_COPY
-from crawler_lifecycle.domain.audit.subjects import AuditPatience, ListedJob, WorkflowInfo
-from crawler_lifecycle.domain.looks import JobLook, JobPhase, Look, Pods
-from crawler_lifecycle.domain.naming import export_workflow_id
-from crawler_lifecycle.errors import Conflict, LifecycleError, PermanentError, TemporaryError
-from crawler_lifecycle.ports import Cluster
+from crawler_lifecycle.model.looks import JobLook, JobPhase, Look, Pods
+from crawler_lifecycle.model.naming import export_workflow_id
+from crawler_lifecycle.model.requests import RunRequest
+from crawler_lifecycle.model.run_plan import CloseRun, ExportedEnd, Notify, RunPlan
+from crawler_lifecycle.model.states import ExportState
+from crawler_lifecycle.model.supervision import AuditPatience, ListedJob, WorkflowInfo
+from crawler_lifecycle.model.task_changes import EvidenceWrite, StatusWrite
 from tests.activities.auditing import audit, ended, findings
 from tests.activities.removals import Removing, both_over
 from tests.clusters import LocalBench
@@ -233,7 +233,7 @@ def test_what_cannot_be_resumed_is_told_and_keeps_no_other_from_it(
 
 
 def test_what_was_done_is_kept_if_the_rest_of_the_page_cannot_be(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("crawler_lifecycle.activities.auditing.REQUESTS_AT_ONCE", 2)
+    monkeypatch.setattr("crawler_lifecycle.audits.activities.auditing.REQUESTS_AT_ONCE", 2)
     plans = [house.begin() for _ in range(5)]
     go_on = house.supervisors.go_on
 
@@ -271,7 +271,7 @@ def test_one_that_is_listed_as_open_and_does_not_look_is_described(house: House)
 
 
 def test_pages_follow_each_other(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("crawler_lifecycle.activities.audit_runs.RUNS_IN_A_PAGE", 2)
+    monkeypatch.setattr("crawler_lifecycle.audits.activities.runs.RUNS_IN_A_PAGE", 2)
     plans = [house.begin() for _ in range(5)]
     after, examined = None, []
     for _ in range(3):
@@ -456,7 +456,7 @@ def test_after_a_restore_the_living_jobs_of_a_reopened_run_are_left_alone(house:
 
 def test_a_slow_cluster_gets_more_pages(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     plans = [ended(house, house.started("sleepy")) for _ in range(3)]
-    monkeypatch.setattr("crawler_lifecycle.activities.audit_jobs.LONGEST_LOOKING", -1.0)
+    monkeypatch.setattr("crawler_lifecycle.audits.activities.jobs.LONGEST_LOOKING", -1.0)
     rests, after = [], None
     for _ in plans:
         page = audit(house, AuditPart.JOBS, after=after)
@@ -684,7 +684,7 @@ def test_an_old_closing_notice_is_left_to_whoever_resumes_its_run(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = undelivered(house, monkeypatch)
-    monkeypatch.setattr("crawler_lifecycle.domain.audit.handovers.is_too_old", lambda *_: True)
+    monkeypatch.setattr("crawler_lifecycle.audits.rules.handovers.is_too_old", lambda *_: True)
     assert audit(house, AuditPart.HANDOVERS).acted == 0
     (finding,) = house.details(plan).findings
     assert (finding.kind, "`crawlctl resume` does it" in (finding.problem or "")) == (FindingKind.UNDELIVERED, True)

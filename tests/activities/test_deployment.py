@@ -6,14 +6,14 @@ import pytest
 from sqlalchemy import update
 from temporalio.runtime import MetricBuffer, Runtime, TelemetryConfig
 
-from crawler_lifecycle.adapters.sql.schema import histories
-from crawler_lifecycle.contract.deployment import Deployment, DeploymentRequest
-from crawler_lifecycle.contract.states import RunStatus, TaskStatus
-from crawler_lifecycle.contract.steps.run import RunInput, RunPlan
-from crawler_lifecycle.domain import saturation
-from crawler_lifecycle.domain.looks import JobPhase
+from crawler_lifecycle.database.schema import histories
 from crawler_lifecycle.errors import Refused, TemporaryError
-from crawler_lifecycle.ports import Claim
+from crawler_lifecycle.model.deployment import Deployment, DeploymentRequest
+from crawler_lifecycle.model.looks import JobPhase
+from crawler_lifecycle.model.run_plan import RunInput, RunPlan
+from crawler_lifecycle.model.states import RunStatus, TaskStatus
+from crawler_lifecycle.runs.ports.runs import Claim
+from crawler_lifecycle.runs.rules import saturation
 from tests.house import DirectDeployer, House
 from tests.waiting import until
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from crawler_lifecycle.activities.flow_announcements import FlowAnnouncements
-from crawler_lifecycle.contract.flows.announcements import FlowEvent, FlowNotice
-from crawler_lifecycle.contract.flows.supervision import SuperviseFlow
 from crawler_lifecycle.errors import LifecycleError, Refused, TemporaryError
+from crawler_lifecycle.flows.activities.announcements import FlowAnnouncements
+from crawler_lifecycle.model.flow_announcements import FlowEvent, FlowNotice
+from crawler_lifecycle.model.flow_supervision import SuperviseFlow
 from tests.contracts.flows import Flow, failing
 from tests.house import House
 

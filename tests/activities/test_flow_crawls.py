@@ -5,16 +5,12 @@ from typing import Any
 
 import pytest
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.contract.states import Intent, RunStatus
-from crawler_lifecycle.domain.audit.subjects import WorkflowInfo
-from crawler_lifecycle.domain.flows.messages import (
-    CheckStarts,
-    StartsChecked,
-    StopAttempts,
-)
+from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.errors import Conflict, TemporaryError
 from crawler_lifecycle.flows import Workflow, crawl
+from crawler_lifecycle.flows.rules.messages import CheckStarts, StartsChecked, StopAttempts
+from crawler_lifecycle.model.states import Intent, RunStatus
+from crawler_lifecycle.model.supervision import WorkflowInfo
 from tests.activities.flow_crawls import id_of, make_run, start
 from tests.contracts.flows import Flow, pushed
 from tests.house import House

@@ -6,14 +6,14 @@ from uuid import uuid4
 
 import pytest
 
-from crawler_lifecycle.activities import flow_nudges
-from crawler_lifecycle.activities.boundary import worker_loop
-from crawler_lifecycle.activities.flow_nudges import FlowNudges
-from crawler_lifecycle.contract.requests import FlowLink
-from crawler_lifecycle.contract.steps.looks import StatusWrite
-from crawler_lifecycle.contract.steps.run import CloseRun, ExportedEnd, RunPlan
-from crawler_lifecycle.domain.plan import NO_ABILITIES, RunLimits, plan_of
+from crawler_lifecycle.delivery.activities import flow_nudges
+from crawler_lifecycle.delivery.activities.flow_nudges import FlowNudges
 from crawler_lifecycle.errors import TemporaryError
+from crawler_lifecycle.model.requests import FlowLink
+from crawler_lifecycle.model.run_plan import CloseRun, ExportedEnd, RunPlan
+from crawler_lifecycle.model.task_changes import StatusWrite
+from crawler_lifecycle.runs.rules.plan import NO_ABILITIES, RunLimits, plan_of
+from crawler_lifecycle.temporal.boundary import worker_loop
 from tests.activities.removals import both_over
 from tests.activities.resumes import ended, taken_over
 from tests.house import House, NotedSupervisors

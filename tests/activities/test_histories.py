@@ -2,14 +2,14 @@
 
 import pytest
 
-from crawler_lifecycle.contract.deployment import Crawler, Resources
-from crawler_lifecycle.contract.requests import RunRequest
-from crawler_lifecycle.contract.states import RunStatus, TaskStatus
-from crawler_lifecycle.contract.steps.deployment import StartRun
-from crawler_lifecycle.contract.steps.looks import TaskChange
-from crawler_lifecycle.contract.steps.run import CloseRun, RunInput, RunRef
-from crawler_lifecycle.contract.steps.supervision import CreateHistory, RegisterWorkflow
 from crawler_lifecycle.errors import BadInput, Conflict, Fenced, TemporaryError
+from crawler_lifecycle.model.deployment import Crawler, Resources
+from crawler_lifecycle.model.requests import RunRequest
+from crawler_lifecycle.model.run_plan import CloseRun, RunInput, RunRef
+from crawler_lifecycle.model.states import RunStatus, TaskStatus
+from crawler_lifecycle.model.task_changes import TaskChange
+from crawler_lifecycle.runs.model.deployment import StartRun
+from crawler_lifecycle.runs.model.supervision import CreateHistory, RegisterWorkflow
 from tests.house import House
 
 

@@ -8,10 +8,13 @@ from typing import cast
 
 import pytest
 
-from crawler_lifecycle.activities import reconciliation
-from crawler_lifecycle.activities.reconciliation import ReconciliationActivities
-from crawler_lifecycle.contract.states import TaskStatus
-from crawler_lifecycle.contract.steps.looks import (
+from crawler_lifecycle.clusters.ports import NO_UIDS, Cluster, Uids
+from crawler_lifecycle.errors import TemporaryError
+from crawler_lifecycle.model.looks import JobKey, JobLook, JobPhase, Look, Pods, Presence
+from crawler_lifecycle.model.reasons import IMAGE_PULL, ORPHAN_PODS, POD_OVERDUE, SUSPENDED
+from crawler_lifecycle.model.run_plan import Removal, RemoveJobs, RunPlan
+from crawler_lifecycle.model.states import TaskStatus
+from crawler_lifecycle.model.task_changes import (
     CloseLook,
     Differences,
     EvidencePage,
@@ -21,12 +24,9 @@ from crawler_lifecycle.contract.steps.looks import (
     StatusWrite,
     TaskEvidence,
 )
-from crawler_lifecycle.contract.steps.run import Removal, RemoveJobs, RunPlan
-from crawler_lifecycle.contract.steps.stopping import StopTasks
-from crawler_lifecycle.domain.looks import JobKey, JobLook, JobPhase, Look, Pods, Presence
-from crawler_lifecycle.domain.reasons import IMAGE_PULL, ORPHAN_PODS, POD_OVERDUE, SUSPENDED
-from crawler_lifecycle.errors import TemporaryError
-from crawler_lifecycle.ports import NO_UIDS, Cluster, Uids
+from crawler_lifecycle.runs.activities import reconciliation
+from crawler_lifecycle.runs.activities.reconciliation import ReconciliationActivities
+from crawler_lifecycle.runs.model.stopping import StopTasks
 from tests.activities.removals import Removing, both_over, differences, opened
 from tests.house import House
 

@@ -6,12 +6,12 @@ from datetime import timedelta
 
 import pytest
 
-from crawler_lifecycle.contract.requests import StopRequest
-from crawler_lifecycle.contract.states import RunStatus, TaskStatus
-from crawler_lifecycle.contract.steps.looks import AliveTasks, CloseLook, Differences, StatusWrite
-from crawler_lifecycle.contract.steps.run import CloseRun, RunPlan
-from crawler_lifecycle.contract.steps.stopping import LogCancellation
-from crawler_lifecycle.services.dispatcher import Dispatcher
+from crawler_lifecycle.model.requests import StopRequest
+from crawler_lifecycle.model.run_plan import CloseRun, RunPlan
+from crawler_lifecycle.model.states import RunStatus, TaskStatus
+from crawler_lifecycle.model.task_changes import AliveTasks, CloseLook, Differences, StatusWrite
+from crawler_lifecycle.runs.model.stopping import LogCancellation
+from crawler_lifecycle.runs.processes.dispatcher import Dispatcher
 from tests.activities.removals import differences
 from tests.house import House
 from tests.waiting import until

@@ -8,14 +8,14 @@ from typing import cast
 
 import pytest
 
-from crawler_lifecycle.contract.requests import StopRequest
-from crawler_lifecycle.contract.states import Intent, RunStatus, StopPhase, TaskStatus
-from crawler_lifecycle.contract.steps.looks import CloseLook, TaskChange, TaskEvidence
-from crawler_lifecycle.contract.steps.run import CloseRun
-from crawler_lifecycle.contract.steps.stopping import LogCancellation, StopReport, StopTasks
-from crawler_lifecycle.domain.looks import JobKey, JobPhase
+from crawler_lifecycle.clusters.ports import Cluster
 from crawler_lifecycle.errors import LifecycleError, Refused, TemporaryError
-from crawler_lifecycle.ports import Cluster
+from crawler_lifecycle.model.looks import JobKey, JobPhase
+from crawler_lifecycle.model.requests import StopRequest
+from crawler_lifecycle.model.run_plan import CloseRun
+from crawler_lifecycle.model.states import Intent, RunStatus, StopPhase, TaskStatus
+from crawler_lifecycle.model.task_changes import CloseLook, TaskChange, TaskEvidence
+from crawler_lifecycle.runs.model.stopping import LogCancellation, StopReport, StopTasks
 from tests.house import House
 from tests.waiting import until
 
@@ -184,7 +184,7 @@ def test_a_page_that_fails_again_and_again_keeps_no_other_alive(
     house: House, monkeypatch: pytest.MonkeyPatch, *, forced: bool
 ) -> None:
     """One job of it cannot be deleted. In an outage all pages wait."""
-    monkeypatch.setattr("crawler_lifecycle.activities.stopping.JOBS_IN_A_PAGE", 1)
+    monkeypatch.setattr("crawler_lifecycle.runs.activities.stopping.JOBS_IN_A_PAGE", 1)
     plan, cluster = house.started("sleepy", tasks=2), Denying()
     stopping = replace(house.stopping, cluster=cast(Cluster, cluster))
     end, step = stopping.k8_stop_pod if forced else stopping.k8_stop_task, StopTasks(run=plan.run, tasks="0-1")

@@ -4,14 +4,14 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from crawler_lifecycle.contract.requests import RunRequest, StopRequest
-from crawler_lifecycle.contract.states import Intent, RunStatus, StopPhase, TaskStatus
-from crawler_lifecycle.contract.steps.looks import StatusWrite
-from crawler_lifecycle.contract.steps.run import CloseRun, ExportedEnd
-from crawler_lifecycle.contract.steps.stopping import LogCancellation, NotePhase, StopTasks
-from crawler_lifecycle.contract.steps.supervision import HoldLimits, OwnExecution
-from crawler_lifecycle.domain.looks import JobPhase
 from crawler_lifecycle.errors import BadInput, Conflict, Fenced, NotFound
+from crawler_lifecycle.model.looks import JobPhase
+from crawler_lifecycle.model.requests import RunRequest, StopRequest
+from crawler_lifecycle.model.run_plan import CloseRun, ExportedEnd
+from crawler_lifecycle.model.states import Intent, RunStatus, StopPhase, TaskStatus
+from crawler_lifecycle.model.task_changes import StatusWrite
+from crawler_lifecycle.runs.model.stopping import LogCancellation, NotePhase, StopTasks
+from crawler_lifecycle.runs.model.supervision import HoldLimits, OwnExecution
 from tests.activities.resumes import ended, look, step, taken_over
 from tests.house import House
 from tests.waiting import until

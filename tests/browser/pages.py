@@ -10,14 +10,14 @@ from uuid import uuid4
 import pytest
 import pytest_asyncio
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.contract.deployment import Crawler
-from crawler_lifecycle.contract.records import RunRecord
-from crawler_lifecycle.contract.requests import RunRequest
-from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.control.runs import Started
-from crawler_lifecycle.ports import NewRun
+from crawler_lifecycle.assembly.store import SqlStore
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.model.deployment import Crawler
+from crawler_lifecycle.model.records import RunRecord
+from crawler_lifecycle.model.requests import RunRequest
+from crawler_lifecycle.model.states import RunStatus
+from crawler_lifecycle.runs.commands.runs import Started
+from crawler_lifecycle.runs.ports.runs import NewRun
 from tests.browser.chromium import Page, chromium, program
 from tests.databases import missing, ref_to
 from tests.embedded import LINK, processes_of

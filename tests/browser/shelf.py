@@ -8,15 +8,15 @@ from uuid import uuid4
 import pytest
 import pytest_asyncio
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.contract.crawl_result import CrawlResult
-from crawler_lifecycle.contract.deployment import Crawler
-from crawler_lifecycle.contract.records import RunRecord
-from crawler_lifecycle.contract.requests import AcceptedRequest, RunRequest
-from crawler_lifecycle.contract.states import RunStatus, TaskStatus
-from crawler_lifecycle.ports import NewRun
-from crawler_lifecycle.services.api.tokens import Scope
+from crawler_lifecycle.assembly.store import SqlStore
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.http.tokens import Scope
+from crawler_lifecycle.model.crawl_result import CrawlResult
+from crawler_lifecycle.model.deployment import Crawler
+from crawler_lifecycle.model.records import RunRecord
+from crawler_lifecycle.model.requests import AcceptedRequest, RunRequest
+from crawler_lifecycle.model.states import RunStatus, TaskStatus
+from crawler_lifecycle.runs.ports.runs import NewRun
 from tests.apis import Api, served
 from tests.browser.chromium import Page, chromium
 from tests.browser.pages import IS_LIVE

@@ -12,17 +12,17 @@ import pytest
 import pytest_asyncio
 from sqlalchemy import update
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.schema import histories
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.contract.deployment import Crawler
-from crawler_lifecycle.contract.limits import LimitRecord
-from crawler_lifecycle.contract.records import RunRecord
-from crawler_lifecycle.contract.requests import RunRequest
-from crawler_lifecycle.contract.states import RunStatus, TaskStatus
-from crawler_lifecycle.contract.steps.looks import TaskChange
-from crawler_lifecycle.ports import NewRun, SupervisorExecution
-from crawler_lifecycle.services.api.tokens import Scope
+from crawler_lifecycle.assembly.store import SqlStore
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.database.schema import histories
+from crawler_lifecycle.http.tokens import Scope
+from crawler_lifecycle.model.deployment import Crawler
+from crawler_lifecycle.model.limits import LimitRecord
+from crawler_lifecycle.model.records import RunRecord
+from crawler_lifecycle.model.requests import RunRequest
+from crawler_lifecycle.model.states import RunStatus, TaskStatus
+from crawler_lifecycle.model.task_changes import TaskChange
+from crawler_lifecycle.runs.ports.runs import NewRun, SupervisorExecution
 from tests.apis import Api, served
 from tests.browser.chromium import Page, chromium
 from tests.browser.pages import IS_LIVE

@@ -10,14 +10,14 @@ import pytest
 import pytest_asyncio
 from sqlalchemy import insert, select, update
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.schema import histories
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.contract.deployment import Crawler
-from crawler_lifecycle.contract.notices import NoticeKind
-from crawler_lifecycle.contract.requests import RunRequest
-from crawler_lifecycle.contract.states import ExportState, RunStatus
-from crawler_lifecycle.ports import NewRun
+from crawler_lifecycle.assembly.store import SqlStore
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.database.schema import histories
+from crawler_lifecycle.model.deployment import Crawler
+from crawler_lifecycle.model.notices import NoticeKind
+from crawler_lifecycle.model.requests import RunRequest
+from crawler_lifecycle.model.states import ExportState, RunStatus
+from crawler_lifecycle.runs.ports.runs import NewRun
 from tests.browser.chromium import Page
 from tests.browser.pages import DIALOG, IS_LIVE, fill, finish, of_a_stack, show, unattended, until_said, until_started
 from tests.databases import ref_to

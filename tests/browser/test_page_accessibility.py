@@ -12,11 +12,11 @@ from uuid import uuid4
 import pytest
 import pytest_asyncio
 
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.contract.audits import AuditRef, Finding, FindingKind
-from crawler_lifecycle.contract.requests import StopRequest
-from crawler_lifecycle.contract.states import TaskStatus
-from crawler_lifecycle.services.api.tokens import Scope
+from crawler_lifecycle.assembly.store import SqlStore
+from crawler_lifecycle.http.tokens import Scope
+from crawler_lifecycle.model.audits import AuditRef, Finding, FindingKind
+from crawler_lifecycle.model.requests import StopRequest
+from crawler_lifecycle.model.states import TaskStatus
 from tests.browser.chromium import Page
 from tests.browser.pages import IS_LIVE
 from tests.browser.shelf import MARKS, Shelf

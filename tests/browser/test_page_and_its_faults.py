@@ -12,15 +12,16 @@ from uuid import uuid4
 import pytest
 import pytest_asyncio
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.contract.deployment import Crawler
-from crawler_lifecycle.contract.records import RunRecord
-from crawler_lifecycle.contract.requests import RunRequest
-from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.control.reading import RunReader
-from crawler_lifecycle.ports import LogChunk, NewRun
-from crawler_lifecycle.services.api.tokens import Scope
+from crawler_lifecycle.assembly.store import SqlStore
+from crawler_lifecycle.clusters.ports import LogChunk
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.http.tokens import Scope
+from crawler_lifecycle.model.deployment import Crawler
+from crawler_lifecycle.model.records import RunRecord
+from crawler_lifecycle.model.requests import RunRequest
+from crawler_lifecycle.model.states import RunStatus
+from crawler_lifecycle.runs.commands.reading import RunReader
+from crawler_lifecycle.runs.ports.runs import NewRun
 from tests.apis import Api, served
 from tests.browser.chromium import Page, chromium
 from tests.browser.pages import IS_LIVE

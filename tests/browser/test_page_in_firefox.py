@@ -5,11 +5,11 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from crawler_lifecycle.contract.crawl_result import CrawlResult
-from crawler_lifecycle.contract.states import TaskStatus
-from crawler_lifecycle.control.reading import RunReader
-from crawler_lifecycle.ports import LogChunk
-from crawler_lifecycle.services.api.tokens import Scope
+from crawler_lifecycle.clusters.ports import LogChunk
+from crawler_lifecycle.http.tokens import Scope
+from crawler_lifecycle.model.crawl_result import CrawlResult
+from crawler_lifecycle.model.states import TaskStatus
+from crawler_lifecycle.runs.commands.reading import RunReader
 from tests.browser.firefox import Page, firefox, program
 from tests.browser.flow_shapes import diamond
 from tests.browser.pages import IS_LIVE

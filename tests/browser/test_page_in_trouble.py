@@ -7,8 +7,8 @@ from contextlib import AsyncExitStack
 import pytest
 import pytest_asyncio
 
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.contract.states import Intent, RunStatus
+from crawler_lifecycle.assembly.store import SqlStore
+from crawler_lifecycle.model.states import Intent, RunStatus
 from tests.browser.chromium import OTHER_NAME, Page
 from tests.browser.pages import (
     DIALOG,

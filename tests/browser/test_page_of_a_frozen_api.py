@@ -15,13 +15,13 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.contract.deployment import Crawler
-from crawler_lifecycle.contract.requests import RunRequest
-from crawler_lifecycle.ports import NewRun
-from crawler_lifecycle.services.api.tokens import Scope, Tokens
-from crawler_lifecycle.services.embedded.addresses import free_ports
+from crawler_lifecycle.assembly.store import SqlStore
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.http.tokens import Scope, Tokens
+from crawler_lifecycle.model.deployment import Crawler
+from crawler_lifecycle.model.requests import RunRequest
+from crawler_lifecycle.runs.ports.runs import NewRun
+from crawler_lifecycle.stack.addresses import free_ports
 from tests.browser.chromium import Page, chromium
 from tests.browser.pages import IS_LIVE
 from tests.browser.shelf import MARKS

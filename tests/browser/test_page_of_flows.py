@@ -7,13 +7,13 @@ from urllib.parse import quote
 import pytest
 from sqlalchemy import select, update
 
-from crawler_lifecycle.adapters.sql.flow_schema import flow_members, flows
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.contract.flows.definition import FlowDefinition, GroupDefinition
-from crawler_lifecycle.contract.flows.needs import Need
-from crawler_lifecycle.contract.flows.requests import GraftMembers, PushFlow
+from crawler_lifecycle.assembly.store import SqlStore
+from crawler_lifecycle.database.flow_schema import flow_members, flows
 from crawler_lifecycle.flows import Workflow, crawl
-from crawler_lifecycle.flows.building import fragment_of
+from crawler_lifecycle.flows.authors.building import fragment_of
+from crawler_lifecycle.flows.model.definition import FlowDefinition, GroupDefinition
+from crawler_lifecycle.flows.model.needs import Need
+from crawler_lifecycle.flows.model.requests import GraftMembers, PushFlow
 from tests.browser.chromium import Page
 from tests.browser.flow_shapes import diamond
 from tests.browser.shelf import MARKS, TEMPORAL_UI, Shelf

@@ -2,12 +2,12 @@
 
 import pytest
 
-from crawler_lifecycle.contract.flows.definition import MemberDefinition
-from crawler_lifecycle.contract.flows.needs import Need
-from crawler_lifecycle.contract.flows.work import StepWork
-from crawler_lifecycle.contract.managers.items import Item, Problem, Verdict
-from crawler_lifecycle.contract.managers.turns import FILTERED_PROBLEM
-from crawler_lifecycle.contract.states import RunStatus
+from crawler_lifecycle.flows.model.definition import MemberDefinition
+from crawler_lifecycle.flows.model.needs import Need
+from crawler_lifecycle.flows.model.turns import FILTERED_PROBLEM
+from crawler_lifecycle.flows.model.work import StepWork
+from crawler_lifecycle.model.manager_items import Item, Problem, Verdict
+from crawler_lifecycle.model.states import RunStatus
 from tests.browser.chromium import Page
 from tests.browser.shelf import MARKS, Shelf
 from tests.contracts.managers import Managed, item, managed

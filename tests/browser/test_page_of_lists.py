@@ -9,16 +9,16 @@ from urllib.parse import unquote
 import pytest
 from sqlalchemy import update
 
-from crawler_lifecycle.adapters.sql.schema import histories
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.contract.crawl_result import CrawlResult
-from crawler_lifecycle.contract.managers.items import Verdict
-from crawler_lifecycle.contract.records import RunRecord
-from crawler_lifecycle.contract.requests import KeptRequest
-from crawler_lifecycle.contract.retries import Retries
-from crawler_lifecycle.contract.states import RunStatus, TaskStatus
+from crawler_lifecycle.assembly.store import SqlStore
+from crawler_lifecycle.database.schema import histories
 from crawler_lifecycle.flows import Workflow, crawl
-from crawler_lifecycle.services.api.messages import StartRequest
+from crawler_lifecycle.model.crawl_result import CrawlResult
+from crawler_lifecycle.model.manager_items import Verdict
+from crawler_lifecycle.model.records import RunRecord
+from crawler_lifecycle.model.requests import KeptRequest
+from crawler_lifecycle.model.retries import Retries
+from crawler_lifecycle.model.states import RunStatus, TaskStatus
+from crawler_lifecycle.runs.http.messages import StartRequest
 from tests.browser.chromium import Page
 from tests.browser.pages import IS_LIVE
 from tests.browser.shelf import MARKS, Shelf

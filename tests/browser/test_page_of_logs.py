@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from crawler_lifecycle.control.reading import RunReader
-from crawler_lifecycle.ports import LogChunk
+from crawler_lifecycle.clusters.ports import LogChunk
+from crawler_lifecycle.runs.commands.reading import RunReader
 from tests.browser.chromium import Page
 from tests.browser.shelf import MARKS, Shelf
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.contract.crawl_result import CrawlResult
-from crawler_lifecycle.contract.records import RunRecord
-from crawler_lifecycle.contract.states import RunStatus, TaskStatus
+from crawler_lifecycle.assembly.store import SqlStore
+from crawler_lifecycle.model.crawl_result import CrawlResult
+from crawler_lifecycle.model.records import RunRecord
+from crawler_lifecycle.model.states import RunStatus, TaskStatus
 from tests.browser.chromium import Page
 from tests.browser.pages import IS_LIVE
 from tests.browser.shelf import MARKS, Shelf

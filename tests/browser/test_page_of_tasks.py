@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy import update
 
-from crawler_lifecycle.adapters.sql.schema import task_histories
-from crawler_lifecycle.contract.records import RunRecord
+from crawler_lifecycle.database.schema import task_histories
+from crawler_lifecycle.model.records import RunRecord
 from tests.browser.chromium import Page
 from tests.browser.pages import tab_to
 from tests.browser.shelf import MARKS, Shelf

@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 import pytest
 import pytest_asyncio
 
-from crawler_lifecycle.contract.requests import StopRequest
+from crawler_lifecycle.model.requests import StopRequest
 from tests.browser.chromium import Page
 from tests.browser.pages import address_and_token, finish, of_a_stack
 from tests.browser.pusher_channels import PusherChannelsServer, pusher_channels

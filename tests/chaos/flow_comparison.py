@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from crawler_lifecycle.contract.flows.answers import MemberRecord
-from crawler_lifecycle.contract.flows.states import EndKind, FlowState, MemberState
-from crawler_lifecycle.contract.records import RunSummary
-from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.control.control import Control
-from crawler_lifecycle.ports import AttemptRecord
+from crawler_lifecycle.assembly.control import Control
+from crawler_lifecycle.flows.model.answers import MemberRecord
+from crawler_lifecycle.flows.ports.records import AttemptRecord
+from crawler_lifecycle.model.flow_states import EndKind, FlowState, MemberState
+from crawler_lifecycle.model.records import RunSummary
+from crawler_lifecycle.model.states import RunStatus
 from tests.chaos.graph import calls_in
 
 

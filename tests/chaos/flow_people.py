@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 
 from temporalio.service import RPCError
 
-from crawler_lifecycle.contract.flows.requests import (
+from crawler_lifecycle.errors import LifecycleError, TemporaryError
+from crawler_lifecycle.flows.commands.flow_commands import FlowCommands
+from crawler_lifecycle.flows.model.requests import (
     ApproveMember,
     CancelMembers,
     HoldFlow,
@@ -18,12 +20,10 @@ from crawler_lifecycle.contract.flows.requests import (
     StopFlow,
     StopWay,
 )
-from crawler_lifecycle.contract.flows.states import MemberState
-from crawler_lifecycle.contract.records import RunSummary
-from crawler_lifecycle.control.flows.commands import FlowCommands
-from crawler_lifecycle.control.runs import Started
-from crawler_lifecycle.domain.naming import flow_workflow_id
-from crawler_lifecycle.errors import LifecycleError, TemporaryError
+from crawler_lifecycle.model.flow_states import MemberState
+from crawler_lifecycle.model.naming import flow_workflow_id
+from crawler_lifecycle.model.records import RunSummary
+from crawler_lifecycle.runs.commands.runs import Started
 from tests.chaos.flow_lives import ENDLESS, FlowDeed, FlowLife
 from tests.chaos.graph import a_flow
 from tests.chaos.ground import Ground

@@ -15,12 +15,12 @@ from pathlib import Path
 
 import psutil
 
-from crawler_lifecycle.adapters.local.records import JobFolder
-from crawler_lifecycle.control import stack_file
-from crawler_lifecycle.control.control import Control
-from crawler_lifecycle.control.stack_file import Process
+from crawler_lifecycle.assembly.control import Control
+from crawler_lifecycle.clusters.local.records import JobFolder
 from crawler_lifecycle.errors import LifecycleError, NotReady
-from crawler_lifecycle.services.embedded import processes
+from crawler_lifecycle.settings import stack_file
+from crawler_lifecycle.settings.stack_file import Process
+from crawler_lifecycle.stack import processes
 from tests.chaos import graph, managing
 from tests.chaos.disk import Disk, small_disk
 from tests.chaos.outside import Outside, outside

@@ -13,9 +13,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from crawler_lifecycle.contract.records import RunSummary
-from crawler_lifecycle.contract.states import ListedStatus, RunStatus
 from crawler_lifecycle.errors import LifecycleError
+from crawler_lifecycle.model.records import RunSummary
+from crawler_lifecycle.model.states import ListedStatus, RunStatus
 from tests.chaos.ground import Ground
 from tests.chaos.people import People
 from tests.chaos.weather import Passed

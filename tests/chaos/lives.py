@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from random import Random
 
-from crawler_lifecycle.contract.requests import RunRequest
+from crawler_lifecycle.model.requests import RunRequest
 
 CRAWLERS = ("plain", "plain", "plain", "polite", "obliging", "stubborn", "stubborn", "parent")
 CODES = (0, 0, 0, 0, 0, 1, 3, 137)

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from crawler_lifecycle.contract.flows.states import FlowState
-from crawler_lifecycle.contract.managers.items import ItemState, Origin
-from crawler_lifecycle.contract.managers.records import ItemRecord, ManagerStatus
-from crawler_lifecycle.contract.managers.turns import SCHEDULED
-from crawler_lifecycle.contract.records import RunRecord
-from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.control.control import Control
-from crawler_lifecycle.domain.flows.unstarted import REFUSED, WITHOUT_RUN
+from crawler_lifecycle.assembly.control import Control
+from crawler_lifecycle.flows.model.manager_records import ItemRecord, ManagerStatus
+from crawler_lifecycle.flows.model.turns import SCHEDULED
+from crawler_lifecycle.flows.rules.unstarted import REFUSED, WITHOUT_RUN
+from crawler_lifecycle.model.flow_states import FlowState
+from crawler_lifecycle.model.manager_items import ItemState, Origin
+from crawler_lifecycle.model.records import RunRecord
+from crawler_lifecycle.model.states import RunStatus
 from tests.chaos.managing import REPEATED, hooks_in
 
 OPEN_ITEMS = (ItemState.WAITING, ItemState.RUNNING)

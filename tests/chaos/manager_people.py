@@ -12,18 +12,18 @@ from uuid import uuid4
 
 from temporalio.service import RPCError
 
-from crawler_lifecycle.contract.flows.definition import FlowDefinition, MemberDefinition
-from crawler_lifecycle.contract.flows.item_requests import AddItems, RetryItems
-from crawler_lifecycle.contract.flows.requests import HoldFlow, PushFlow, StopFlow, StopWay
-from crawler_lifecycle.contract.flows.work import CallForm, StepWork
-from crawler_lifecycle.contract.managers.items import Item
-from crawler_lifecycle.contract.managers.records import ManagerStatus
-from crawler_lifecycle.contract.records import RunRecord
-from crawler_lifecycle.contract.requests import RunParameters
-from crawler_lifecycle.control.flows.commands import FlowCommands
-from crawler_lifecycle.control.runs import Started
-from crawler_lifecycle.domain.naming import flow_workflow_id
 from crawler_lifecycle.errors import LifecycleError, TemporaryError
+from crawler_lifecycle.flows.commands.flow_commands import FlowCommands
+from crawler_lifecycle.flows.model.definition import FlowDefinition, MemberDefinition
+from crawler_lifecycle.flows.model.item_requests import AddItems, RetryItems
+from crawler_lifecycle.flows.model.manager_records import ManagerStatus
+from crawler_lifecycle.flows.model.requests import HoldFlow, PushFlow, StopFlow, StopWay
+from crawler_lifecycle.flows.model.work import CallForm, StepWork
+from crawler_lifecycle.model.manager_items import Item
+from crawler_lifecycle.model.naming import flow_workflow_id
+from crawler_lifecycle.model.records import RunRecord
+from crawler_lifecycle.model.requests import RunParameters
+from crawler_lifecycle.runs.commands.runs import Started
 from tests.chaos.ground import Ground
 from tests.chaos.manager_comparison import ToldManager, told_manager
 from tests.chaos.managing import Shops

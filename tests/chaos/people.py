@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 from temporalio.service import RPCError
 
-from crawler_lifecycle.contract.requests import RunRequest, StopRequest
-from crawler_lifecycle.control.runs import Started
 from crawler_lifecycle.errors import LifecycleError, PermanentError, TemporaryError
+from crawler_lifecycle.model.requests import RunRequest, StopRequest
+from crawler_lifecycle.runs.commands.runs import Started
 from tests.chaos.ground import Ground
 from tests.chaos.lives import Deed, Life
 

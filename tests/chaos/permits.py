@@ -3,9 +3,9 @@
 import asyncio
 from contextlib import suppress
 
-from crawler_lifecycle.contract.limits import LimitRecord
 from crawler_lifecycle.errors import LifecycleError
-from crawler_lifecycle.ports import Limits
+from crawler_lifecycle.limits.ports import Limits
+from crawler_lifecycle.model.limits import LimitRecord
 from tests.chaos.ground import Ground
 from tests.chaos.lives import NARROW
 

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.store import SqlStore
+from crawler_lifecycle.assembly.store import SqlStore
+from crawler_lifecycle.base.limits import LARGEST_RESULT
 from crawler_lifecycle.client import Flows
-from crawler_lifecycle.contract.flows.limits import LARGEST_RESULT
-from crawler_lifecycle.contract.flows.states import EndKind, MemberKind
-from crawler_lifecycle.contract.flows.values import to_text
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.flows.model.values import to_text
+from crawler_lifecycle.model.flow_states import EndKind, MemberKind
 from tests.contracts.flows import Flow
 from tests.databases import copy_of
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from crawler_lifecycle.services.problems import CODES
+from crawler_lifecycle.http.problems import CODES
 
 
 @dataclass(frozen=True)

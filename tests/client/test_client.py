@@ -11,10 +11,10 @@ import pytest
 
 import crawler_lifecycle
 from crawler_lifecycle.client import Age, Flows, SyncFlows, WorkflowClient, WorkflowPlugin
-from crawler_lifecycle.contract.flows.states import EndKind
 from crawler_lifecycle.errors import BadInput, Conflict, NotFound, NotReady
 from crawler_lifecycle.flows import RunningJob, Sequence, StepState, Workflow, WorkflowState, crawl, open_client
-from crawler_lifecycle.flows.running import running
+from crawler_lifecycle.flows.authors.running import running
+from crawler_lifecycle.model.flow_states import EndKind
 from tests.client import typed_program
 from tests.client.conftest import GetHand
 from tests.unit.flows.work import greet, marked, plain, with_context

@@ -8,21 +8,21 @@ from pathlib import Path
 
 import pytest
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.store import SqlStore
+from crawler_lifecycle.assembly.store import SqlStore
 from crawler_lifecycle.client import Api
-from crawler_lifecycle.client.http.streams import parsed
-from crawler_lifecycle.contract.audits import AuditRequest
-from crawler_lifecycle.contract.flows.requests import HoldFlow, PushFlow
-from crawler_lifecycle.contract.limits import LimitChange, PauseRequest, ScopeName
-from crawler_lifecycle.contract.records import RunDetails, RunSummary
-from crawler_lifecycle.contract.requests import RunRequest
-from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.contract.task_order import TaskOrder
+from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.errors import BadInput, Conflict, NotFound, NotReady, PermanentError, TemporaryError
 from crawler_lifecycle.flows import Workflow, crawl
-from crawler_lifecycle.services.api.tokens import Scope
+from crawler_lifecycle.flows.model.requests import HoldFlow, PushFlow
+from crawler_lifecycle.http.tokens import Scope
+from crawler_lifecycle.model.audits import AuditRequest
+from crawler_lifecycle.model.limits import LimitChange, PauseRequest, ScopeName
+from crawler_lifecycle.model.records import RunDetails, RunSummary
+from crawler_lifecycle.model.requests import RunRequest
+from crawler_lifecycle.model.states import RunStatus
+from crawler_lifecycle.model.task_order import TaskOrder
 from crawler_lifecycle.settings.processes import RemoteSettings
+from crawler_lifecycle.transport.streams import parsed
 from tests import apis
 from tests.client.scripted import DROP, Answer, events, problem, scripted
 from tests.databases import MakeRun, copy_of, ref_to

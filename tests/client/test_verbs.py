@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from crawler_lifecycle.client import Flows
-from crawler_lifecycle.contract.flows.states import FlowState
 from crawler_lifecycle.errors import BadInput, NotFound, Over, PermanentError
 from crawler_lifecycle.flows import RunningJob, Workflow, blocking, crawl
+from crawler_lifecycle.model.flow_states import FlowState
 from tests.client.conftest import GetHand
 from tests.unit.flows.work import MOMENT, SlowWorker, UserNotifier, plain, process_user, with_context
 

@@ -12,7 +12,6 @@ from fastapi import FastAPI
 from httpx import ASGITransport, AsyncClient
 
 from crawler_lifecycle import client
-from crawler_lifecycle.adapters.sql import migrations
 from crawler_lifecycle.compat.chancy import Chancy
 from crawler_lifecycle.compat.chancy.plugin import Plugin, PluginScope
 from crawler_lifecycle.compat.chancy.plugins.leadership import Leadership
@@ -25,6 +24,7 @@ from crawler_lifecycle.compat.chancy.plugins.workflow import (
 from crawler_lifecycle.compat.chancy.plugins.workflow import Workflow as ChancyWorkflow
 from crawler_lifecycle.compat.chancy.plugins.workflow.api import WorkflowApiPlugin
 from crawler_lifecycle.compat.chancy.utils import chancy_uuid
+from crawler_lifecycle.database import migrations
 from crawler_lifecycle.flows import StepState, Workflow
 from crawler_lifecycle.testing import MemoryFlows, Scenario
 from tests.compat import graphs

@@ -5,17 +5,17 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from crawler_lifecycle.adapters.kubernetes.act.deploying import Deploying
-from crawler_lifecycle.adapters.kubernetes.act.job_spec import PodSettings
-from crawler_lifecycle.adapters.kubernetes.act.removal import Removing
-from crawler_lifecycle.adapters.kubernetes.act.stopping import JobStopping, Reaching
-from crawler_lifecycle.adapters.kubernetes.http.api import KubernetesApi
-from crawler_lifecycle.adapters.kubernetes.logs.evidence import Collecting
-from crawler_lifecycle.adapters.kubernetes.logs.follower import Listening
-from crawler_lifecycle.adapters.kubernetes.logs.store import Logs
-from crawler_lifecycle.adapters.kubernetes.observe.jobs import Jobs
-from crawler_lifecycle.contract.deployment import Crawler, DeploymentRequest, Resources
-from crawler_lifecycle.domain.naming import job_name
+from crawler_lifecycle.clusters.kubernetes.act.deploying import Deploying
+from crawler_lifecycle.clusters.kubernetes.act.job_spec import PodSettings
+from crawler_lifecycle.clusters.kubernetes.act.removal import Removing
+from crawler_lifecycle.clusters.kubernetes.act.stopping import JobStopping, Reaching
+from crawler_lifecycle.clusters.kubernetes.http.api import KubernetesApi
+from crawler_lifecycle.clusters.kubernetes.logs.evidence import Collecting
+from crawler_lifecycle.clusters.kubernetes.logs.follower import Listening
+from crawler_lifecycle.clusters.kubernetes.logs.store import Logs
+from crawler_lifecycle.clusters.kubernetes.observe.jobs import Jobs
+from crawler_lifecycle.model.deployment import Crawler, DeploymentRequest, Resources
+from crawler_lifecycle.model.naming import job_name
 from tests.api_servers import ApiServer, Json, an_access
 
 CRAWLER = Crawler(

@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar
 
 from sqlalchemy import event
 
-from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.errors import BadInput, Conflict, Fenced, NotFound
 
 EXPECTED = (BadInput, Conflict, Fenced, NotFound)  # an act may come too late for the other act

@@ -2,9 +2,9 @@
 
 from uuid import uuid4
 
-from crawler_lifecycle.contract.notices import ExportEvent
-from crawler_lifecycle.contract.records import RunRecord
-from crawler_lifecycle.contract.states import ExportKind, RunStatus
+from crawler_lifecycle.model.notices import ExportEvent
+from crawler_lifecycle.model.records import RunRecord
+from crawler_lifecycle.model.states import ExportKind, RunStatus
 
 
 def event_of(run: RunRecord, kind: ExportKind = ExportKind.RUN_ENDED) -> ExportEvent:

@@ -6,11 +6,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.contract.deployment import Crawler
-from crawler_lifecycle.contract.flows.definition import Fragment
-from crawler_lifecycle.contract.flows.requests import (
+from crawler_lifecycle.assembly.store import SqlStore
+from crawler_lifecycle.base.ranges import to_ranges
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.flows import Workflow
+from crawler_lifecycle.flows.model.definition import Fragment
+from crawler_lifecycle.flows.model.requests import (
     AppendMembers,
     ApproveMember,
     CancelMembers,
@@ -18,11 +19,10 @@ from crawler_lifecycle.contract.flows.requests import (
     PushFlow,
     RetryMembers,
 )
-from crawler_lifecycle.contract.flows.states import EndKind, MemberKind
-from crawler_lifecycle.contract.records import RunRecord
-from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.domain.flows.ends import AttemptEnd
-from crawler_lifecycle.domain.flows.messages import (
+from crawler_lifecycle.flows.ports.claims import Claimed, StepEnd
+from crawler_lifecycle.flows.ports.ledger import CrawlStart, DoorAnswer
+from crawler_lifecycle.flows.rules.ends import AttemptEnd
+from crawler_lifecycle.flows.rules.messages import (
     AttemptRef,
     FlowRef,
     LedgerPage,
@@ -32,12 +32,14 @@ from crawler_lifecycle.domain.flows.messages import (
     WriteFlow,
     Written,
 )
-from crawler_lifecycle.domain.flows.plan import MemberChange, Plan
-from crawler_lifecycle.domain.flows.planner import Observation, Planner
-from crawler_lifecycle.domain.flows.rows import Ledger, MemberRow
-from crawler_lifecycle.domain.ranges import to_ranges
-from crawler_lifecycle.flows import Workflow
-from crawler_lifecycle.ports import Claimed, CrawlStart, DoorAnswer, NewRun, StepEnd, SupervisorExecution
+from crawler_lifecycle.flows.rules.plan import MemberChange, Plan
+from crawler_lifecycle.flows.rules.planner import Observation, Planner
+from crawler_lifecycle.flows.rules.rows import Ledger, MemberRow
+from crawler_lifecycle.model.deployment import Crawler
+from crawler_lifecycle.model.flow_states import EndKind, MemberKind
+from crawler_lifecycle.model.records import RunRecord
+from crawler_lifecycle.model.states import RunStatus
+from crawler_lifecycle.runs.ports.runs import NewRun, SupervisorExecution
 from tests.databases import ref_to
 from tests.unit.flows.work import plain
 

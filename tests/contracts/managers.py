@@ -6,18 +6,19 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.contract.flows.definition import FlowDefinition, MemberDefinition
-from crawler_lifecycle.contract.flows.requests import PushFlow
-from crawler_lifecycle.contract.flows.states import EndKind
-from crawler_lifecycle.contract.flows.work import CallForm, StepWork
-from crawler_lifecycle.contract.managers.items import Item, Job, Origin, Verdict, Waiting
-from crawler_lifecycle.contract.managers.turns import NO_EFFECTS, Begun, Counts, Effects, Page, Reaction, Retry, Start
-from crawler_lifecycle.contract.records import RunRecord
-from crawler_lifecycle.contract.requests import RunParameters
-from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.ports import ManagerRef, ManagerStart, ManagerStarts, NewRun, SupervisorExecution
+from crawler_lifecycle.assembly.store import SqlStore
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.flows.model.definition import FlowDefinition, MemberDefinition
+from crawler_lifecycle.flows.model.requests import PushFlow
+from crawler_lifecycle.flows.model.turns import NO_EFFECTS, Begun, Counts, Effects, Page, Reaction, Retry, Start
+from crawler_lifecycle.flows.model.work import CallForm, StepWork
+from crawler_lifecycle.managers.ports import ManagerRef, ManagerStart, ManagerStarts
+from crawler_lifecycle.model.flow_states import EndKind
+from crawler_lifecycle.model.manager_items import Item, Job, Origin, Verdict, Waiting
+from crawler_lifecycle.model.records import RunRecord
+from crawler_lifecycle.model.requests import RunParameters
+from crawler_lifecycle.model.states import RunStatus
+from crawler_lifecycle.runs.ports.runs import NewRun, SupervisorExecution
 from tests.contracts.flows import BOOKS, Flow
 
 MANAGER = 0  # number of the flow's only member

@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import event
 
-from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.database.database import Database
 
 
 @contextmanager

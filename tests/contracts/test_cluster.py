@@ -7,9 +7,9 @@ from uuid import uuid4
 
 import pytest
 
-from crawler_lifecycle.contract.deployment import DeploymentRequest
-from crawler_lifecycle.domain.looks import JobLook, JobPhase
 from crawler_lifecycle.errors import BadInput, Conflict, NotFound
+from crawler_lifecycle.model.deployment import DeploymentRequest
+from crawler_lifecycle.model.looks import JobLook, JobPhase
 from tests.behaviours import (
     IGNORES_BEING_ASKED,
     RUNS_UNTIL_ASKED,

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from crawler_lifecycle import configuration
-from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.errors import NotReady
+from crawler_lifecycle.settings import configuration
 from tests.databases import RELAXED, mariadb, mariadb_is_installed, missing
 from tests.kubernetes.certificates import Certificates
 

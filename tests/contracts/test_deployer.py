@@ -1,4 +1,4 @@
-"""Is every Deployer what `ports.Deployer` promises, and does ours tell a refusal from not knowing?"""
+"""Is every Deployer what `clusters.ports.Deployer` promises, and does ours tell a refusal from not knowing?"""
 
 import json
 import threading
@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from crawler_lifecycle.adapters.scheduler_client import SchedulerClient
-from crawler_lifecycle.contract.deployment import Crawler
+from crawler_lifecycle.clusters.adapters.scheduler_client import SchedulerClient
+from crawler_lifecycle.clusters.ports import Deployer
 from crawler_lifecycle.errors import BadInput, Conflict, LifecycleError, NotReady, Refused, TemporaryError
-from crawler_lifecycle.ports import Deployer
+from crawler_lifecycle.model.deployment import Crawler
 from tests.schedulers import TOKEN, SmallCluster, a_catalogue, a_request, served
 
 

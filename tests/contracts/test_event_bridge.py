@@ -5,11 +5,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from crawler_lifecycle.adapters.aws.events import EventBridge
-from crawler_lifecycle.contract.flows.announcements import FlowEvent
-from crawler_lifecycle.contract.notices import ExportEvent
-from crawler_lifecycle.contract.states import ExportKind
+from crawler_lifecycle.delivery.aws.events import EventBridge
 from crawler_lifecycle.errors import NotReady, Refused, TemporaryError
+from crawler_lifecycle.model.flow_announcements import FlowEvent
+from crawler_lifecycle.model.notices import ExportEvent
+from crawler_lifecycle.model.states import ExportKind
 from crawler_lifecycle.settings.outside import ExportSettings
 from tests.messages import a_flow_event, an_event
 from tests.proxy import proxy_to

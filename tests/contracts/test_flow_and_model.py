@@ -13,14 +13,14 @@ from uuid import uuid4
 
 import pytest
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.contract.flows.requests import Downstream
-from crawler_lifecycle.contract.flows.states import EndKind, FlowIntent, MemberKind
-from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.domain.flows.crawls import RunSeen
-from crawler_lifecycle.domain.flows.ends import AttemptEnd
-from crawler_lifecycle.domain.flows.rows import MemberRow
+from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.errors import Conflict
+from crawler_lifecycle.flows.model.requests import Downstream
+from crawler_lifecycle.flows.rules.crawls import RunSeen
+from crawler_lifecycle.flows.rules.ends import AttemptEnd
+from crawler_lifecycle.flows.rules.rows import MemberRow
+from crawler_lifecycle.model.flow_states import EndKind, FlowIntent, MemberKind
+from crawler_lifecycle.model.states import RunStatus
 from crawler_lifecycle.testing.memory import MemoryFlow
 from tests.contracts.flows import CANCELLED, COMPLETED, FAILED, Flow, pushed
 from tests.unit.flows.random_graphs import build

@@ -8,17 +8,17 @@ from threading import Barrier
 import pytest
 from sqlalchemy import func, select
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.flow_schema import flow_attempts, flow_results, step_leases
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.contract.flows.retrying import RetryPolicy, RetryRule
-from crawler_lifecycle.contract.flows.states import EndKind, MemberState
-from crawler_lifecycle.domain.flows.ends import AttemptEnd
-from crawler_lifecycle.domain.flows.messages import AttemptRef
-from crawler_lifecycle.domain.flows.words import snoozed
+from crawler_lifecycle.assembly.store import SqlStore
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.database.flow_schema import flow_attempts, flow_results, step_leases
 from crawler_lifecycle.errors import NotFound, TemporaryError
 from crawler_lifecycle.flows import Workflow
-from crawler_lifecycle.ports import StepEnd
+from crawler_lifecycle.flows.ports.claims import StepEnd
+from crawler_lifecycle.flows.rules.ends import AttemptEnd
+from crawler_lifecycle.flows.rules.messages import AttemptRef
+from crawler_lifecycle.flows.rules.words import snoozed
+from crawler_lifecycle.model.flow_retrying import RetryPolicy, RetryRule
+from crawler_lifecycle.model.flow_states import EndKind, MemberState
 from tests.contracts.flows import CANCELLED, COMPLETED, FAILED, MINUTE, Flow, pushed
 from tests.unit.flows.work import SlowWorker, plain
 

@@ -6,20 +6,20 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.schema import histories
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.contract.crawl_result import CrawlResult
-from crawler_lifecycle.contract.flows.needs import Need
-from crawler_lifecycle.contract.flows.requests import PushFlow
-from crawler_lifecycle.contract.flows.retrying import RetryPolicy, RetryRule
-from crawler_lifecycle.contract.flows.states import MemberState
-from crawler_lifecycle.contract.requests import FlowLink, RunRequest
-from crawler_lifecycle.contract.states import ExportState, RunStatus, TaskStatus
-from crawler_lifecycle.domain.flows.ends import AttemptEnd
-from crawler_lifecycle.domain.flows.words import ARCHIVE, START_REFUSED
+from crawler_lifecycle.assembly.store import SqlStore
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.database.schema import histories
 from crawler_lifecycle.errors import Conflict
 from crawler_lifecycle.flows import Workflow, crawl
+from crawler_lifecycle.flows.model.needs import Need
+from crawler_lifecycle.flows.model.requests import PushFlow
+from crawler_lifecycle.flows.rules.ends import AttemptEnd
+from crawler_lifecycle.flows.rules.words import ARCHIVE, START_REFUSED
+from crawler_lifecycle.model.crawl_result import CrawlResult
+from crawler_lifecycle.model.flow_retrying import RetryPolicy, RetryRule
+from crawler_lifecycle.model.flow_states import MemberState
+from crawler_lifecycle.model.requests import FlowLink, RunRequest
+from crawler_lifecycle.model.states import ExportState, RunStatus, TaskStatus
 from tests.contracts.flows import COMPLETED, FAILED, Flow, pushed
 from tests.crawl_results import end_tasks
 from tests.unit.flows.work import plain

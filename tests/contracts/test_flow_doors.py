@@ -7,21 +7,21 @@ from threading import Barrier
 import pytest
 from sqlalchemy import create_engine, func, literal_column, select, text, update
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.flow_schema import flow_groups, flow_results, flows
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.contract.flows.definition import MemberDefinition
-from crawler_lifecycle.contract.flows.requests import Downstream, GraftMembers, PushFlow
-from crawler_lifecycle.contract.flows.states import FlowIntent, FlowState, MemberState
-from crawler_lifecycle.contract.flows.values import decode
-from crawler_lifecycle.contract.run_filter import RunFilter
-from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.domain.flows.merging import new_ledger, push
-from crawler_lifecycle.domain.flows.pruning import Age, Rule
+from crawler_lifecycle.assembly.store import SqlStore
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.database.flow_schema import flow_groups, flow_results, flows
 from crawler_lifecycle.errors import BadInput, Conflict, Fenced, NotFound
 from crawler_lifecycle.flows import Workflow, crawl
-from crawler_lifecycle.flows.building import fragment_of
-from crawler_lifecycle.ports import SupervisorExecution
+from crawler_lifecycle.flows.authors.building import fragment_of
+from crawler_lifecycle.flows.model.definition import MemberDefinition
+from crawler_lifecycle.flows.model.requests import Downstream, GraftMembers, PushFlow
+from crawler_lifecycle.flows.model.values import decode
+from crawler_lifecycle.flows.rules.merging import new_ledger, push
+from crawler_lifecycle.flows.rules.pruning import Age, Rule
+from crawler_lifecycle.model.flow_states import FlowIntent, FlowState, MemberState
+from crawler_lifecycle.model.run_filter import RunFilter
+from crawler_lifecycle.model.states import RunStatus
+from crawler_lifecycle.runs.ports.runs import SupervisorExecution
 from tests.contracts.flows import FAILED, Flow, paths, pushed, rows_of
 from tests.contracts.wide_flow import wide
 from tests.unit.flows.work import SlowWorker, graft_function, item_and_context, plain, with_context

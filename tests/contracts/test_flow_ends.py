@@ -2,10 +2,10 @@
 
 from datetime import UTC, datetime, timedelta
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.contract.flows.states import FlowState, MemberState
+from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.flows import Workflow, crawl
-from crawler_lifecycle.ports import Delivery
+from crawler_lifecycle.flows.ports.ledger import Delivery
+from crawler_lifecycle.model.flow_states import FlowState, MemberState
 from tests.contracts.flows import failing, pushed
 
 NOTICE, EVENT = Delivery.NOTICE, Delivery.EVENT

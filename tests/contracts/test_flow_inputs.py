@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 from sqlalchemy import insert, update
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.schema import exports, histories
-from crawler_lifecycle.contract.flows.requests import GraftMembers
-from crawler_lifecycle.contract.states import ExportKind, ExportState, RunStatus
-from crawler_lifecycle.domain.flows.contexts import merged_context, results_of_group, sources
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.database.schema import exports, histories
 from crawler_lifecycle.errors import NotFound
 from crawler_lifecycle.flows import Workflow, crawl
-from crawler_lifecycle.flows.building import fragment_of
+from crawler_lifecycle.flows.authors.building import fragment_of
+from crawler_lifecycle.flows.model.requests import GraftMembers
+from crawler_lifecycle.flows.rules.contexts import merged_context, results_of_group, sources
+from crawler_lifecycle.model.states import ExportKind, ExportState, RunStatus
 from tests.contracts.flows import FAILED, pushed
 from tests.contracts.wide_flow import wide
 from tests.unit.flows.work import graft_function, plain, with_context

@@ -4,15 +4,16 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.contract.flows.states import FlowState, MemberState
-from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.domain.flows.messages import FlowRef, GrowGroup, LedgerPage, ReadFlow
-from crawler_lifecycle.domain.flows.plan import MemberChange
-from crawler_lifecycle.domain.flows.standing import started
+from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.errors import Fenced, NotFound
 from crawler_lifecycle.flows import Workflow, crawl, each_task
-from crawler_lifecycle.ports import SilentFlow, SupervisorExecution
+from crawler_lifecycle.flows.ports.records import SilentFlow
+from crawler_lifecycle.flows.rules.messages import FlowRef, GrowGroup, LedgerPage, ReadFlow
+from crawler_lifecycle.flows.rules.plan import MemberChange
+from crawler_lifecycle.flows.rules.standing import started
+from crawler_lifecycle.model.flow_states import FlowState, MemberState
+from crawler_lifecycle.model.states import RunStatus
+from crawler_lifecycle.runs.ports.runs import SupervisorExecution
 from tests.contracts.flows import FAILED, Flow, paths, pushed, rows_of
 from tests.unit.flows.work import item_and_context, plain, with_context
 

@@ -10,19 +10,21 @@ from uuid import uuid4
 
 import pytest
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.contract.flows.requests import GraftMembers
-from crawler_lifecycle.contract.flows.states import MemberKind, MemberState
-from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.domain.flows.ends import AttemptEnd
-from crawler_lifecycle.domain.flows.messages import AttemptRef, GrowGroup
-from crawler_lifecycle.domain.flows.plan import MemberChange
-from crawler_lifecycle.domain.flows.rows import MemberRow
-from crawler_lifecycle.domain.flows.words import START_REFUSED
+from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.flows import Workflow, crawl, each_task
-from crawler_lifecycle.flows.building import fragment_of
-from crawler_lifecycle.ports import CrawlToStop, Delivery, StepEnd, SupervisorExecution
-from crawler_lifecycle.ports.flows import claims, ledger, records
+from crawler_lifecycle.flows.authors.building import fragment_of
+from crawler_lifecycle.flows.model.requests import GraftMembers
+from crawler_lifecycle.flows.ports import claims, ledger, records
+from crawler_lifecycle.flows.ports.claims import StepEnd
+from crawler_lifecycle.flows.ports.ledger import CrawlToStop, Delivery
+from crawler_lifecycle.flows.rules.ends import AttemptEnd
+from crawler_lifecycle.flows.rules.messages import AttemptRef, GrowGroup
+from crawler_lifecycle.flows.rules.plan import MemberChange
+from crawler_lifecycle.flows.rules.rows import MemberRow
+from crawler_lifecycle.flows.rules.words import START_REFUSED
+from crawler_lifecycle.model.flow_states import MemberKind, MemberState
+from crawler_lifecycle.model.states import RunStatus
+from crawler_lifecycle.runs.ports.runs import SupervisorExecution
 from tests.contracts.contention import Act, contended_pairs
 from tests.contracts.flows import COMPLETED, FAILED, MINUTE, Flow, pushed, rows_of
 from tests.crash.ports import between, methods_of

@@ -4,14 +4,15 @@ from datetime import UTC, datetime
 
 from sqlalchemy import event, select, update
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.flow_schema import flow_members
-from crawler_lifecycle.contract.flows.records import FlowStatus
-from crawler_lifecycle.contract.flows.states import MemberState
-from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.domain.flows.summary import status, status_of
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.database.flow_schema import flow_members
 from crawler_lifecycle.flows import Workflow, crawl
-from crawler_lifecycle.ports import Part, SupervisorExecution
+from crawler_lifecycle.flows.model.records import FlowStatus
+from crawler_lifecycle.flows.ports.records import Part
+from crawler_lifecycle.flows.rules.summary import status, status_of
+from crawler_lifecycle.model.flow_states import MemberState
+from crawler_lifecycle.model.states import RunStatus
+from crawler_lifecycle.runs.ports.runs import SupervisorExecution
 from tests.contracts.flows import CANCELLED, FAILED, Flow, pushed
 from tests.unit.flows.work import plain
 

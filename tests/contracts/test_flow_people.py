@@ -11,10 +11,10 @@ from typing import TypeVar
 
 import pytest
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.contract.flows.states import FlowState
-from crawler_lifecycle.domain.flows.messages import AttemptRef
+from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.flows import Workflow
+from crawler_lifecycle.flows.rules.messages import AttemptRef
+from crawler_lifecycle.model.flow_states import FlowState
 from tests.contracts.flows import Flow, pushed
 from tests.unit.flows.work import plain
 

@@ -6,17 +6,17 @@ from threading import Barrier
 
 import pytest
 
-from crawler_lifecycle.adapters.sql import flow_results
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.contract.flows.states import FlowState, MemberState
-from crawler_lifecycle.contract.managers.items import Item, Verdict
-from crawler_lifecycle.contract.records import FlowPlace
-from crawler_lifecycle.contract.run_filter import RunFilter
-from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.domain.flows import words
+from crawler_lifecycle.assembly.store import SqlStore
+from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.errors import BadInput, Conflict, NotFound
 from crawler_lifecycle.flows import Workflow, crawl
+from crawler_lifecycle.flows.rules import words
+from crawler_lifecycle.flows.store import results as flow_results
+from crawler_lifecycle.model.flow_states import FlowState, MemberState
+from crawler_lifecycle.model.manager_items import Item, Verdict
+from crawler_lifecycle.model.records import FlowPlace
+from crawler_lifecycle.model.run_filter import RunFilter
+from crawler_lifecycle.model.states import RunStatus
 from tests.contracts.flows import CANCELLED, FAILED, Flow, pushed
 from tests.contracts.managers import managed, over
 from tests.contracts.statements import counted

@@ -2,11 +2,11 @@
 
 import pytest
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.contract.flows.states import MemberState
-from crawler_lifecycle.domain.flows.messages import AttemptRef
-from crawler_lifecycle.domain.flows.plan import MemberChange
+from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.flows import Workflow, crawl
+from crawler_lifecycle.flows.rules.messages import AttemptRef
+from crawler_lifecycle.flows.rules.plan import MemberChange
+from crawler_lifecycle.model.flow_states import MemberState
 from tests.contracts.flows import MINUTE, pushed, rows_of
 from tests.contracts.statements import counted
 from tests.unit.flows.work import item_and_context, plain, with_context

@@ -4,12 +4,12 @@ from typing import Any
 
 from sqlalchemy import update
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.schema import task_histories
-from crawler_lifecycle.contract.flows.records import TaskReceipt
-from crawler_lifecycle.contract.states import RunStatus, TaskStatus
-from crawler_lifecycle.domain.flows.messages import GrowGroup
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.database.schema import task_histories
 from crawler_lifecycle.flows import Workflow, crawl, each_task
+from crawler_lifecycle.flows.model.records import TaskReceipt
+from crawler_lifecycle.flows.rules.messages import GrowGroup
+from crawler_lifecycle.model.states import RunStatus, TaskStatus
 from tests.contracts.flows import Flow, pushed
 from tests.unit.flows.work import item_and_context
 

@@ -16,8 +16,8 @@ from typing import Any
 import httpx
 import pytest
 
-from crawler_lifecycle.adapters.http_client import HttpAnswer, HttpClient
 from crawler_lifecycle.errors import NotReady
+from crawler_lifecycle.transport.http_client import HttpAnswer, HttpClient
 
 NOBODY = "http://127.0.0.1:1"
 

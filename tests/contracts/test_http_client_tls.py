@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from crawler_lifecycle.adapters.http_client import HttpAnswer, HttpClient
+from crawler_lifecycle.transport.http_client import HttpAnswer, HttpClient
 from tests.kubernetes.certificates import NAMES, Certificates
 
 NAMED = next(name for name in NAMES if name != "localhost")  # in the certificate, and not asked directly

@@ -16,24 +16,24 @@ from uuid import uuid4
 
 import pytest
 
-from crawler_lifecycle.adapters.kubernetes.act import removal
-from crawler_lifecycle.adapters.kubernetes.act.job_spec import PodSettings, job_of
-from crawler_lifecycle.adapters.kubernetes.act.removal import Removing
-from crawler_lifecycle.adapters.kubernetes.act.stopping import JobStopping
-from crawler_lifecycle.adapters.kubernetes.http.answers import ApiFailed
-from crawler_lifecycle.adapters.kubernetes.http.decoding import PODS
-from crawler_lifecycle.adapters.kubernetes.logs import evidence, store
-from crawler_lifecycle.adapters.kubernetes.logs.evidence import Collecting
-from crawler_lifecycle.adapters.kubernetes.logs.follower import Listening
-from crawler_lifecycle.adapters.kubernetes.logs.mirrors import SHORTEST_MIRRORED, Mirrors
-from crawler_lifecycle.adapters.kubernetes.logs.store import Logs
-from crawler_lifecycle.adapters.kubernetes.observe.failure import DELETION_EXIT_CODES
-from crawler_lifecycle.adapters.kubernetes.observe.jobs import Jobs
-from crawler_lifecycle.adapters.kubernetes.observe.looking import Observer
-from crawler_lifecycle.domain.looks import JobKey, JobLook, JobPhase
-from crawler_lifecycle.domain.reasons import JOB_CHANGED, JOB_LEAVING, LABELS_REMOVED
+from crawler_lifecycle.clusters.kubernetes.act import removal
+from crawler_lifecycle.clusters.kubernetes.act.job_spec import PodSettings, job_of
+from crawler_lifecycle.clusters.kubernetes.act.removal import Removing
+from crawler_lifecycle.clusters.kubernetes.act.stopping import JobStopping
+from crawler_lifecycle.clusters.kubernetes.http.answers import ApiFailed
+from crawler_lifecycle.clusters.kubernetes.http.decoding import PODS
+from crawler_lifecycle.clusters.kubernetes.logs import evidence, store
+from crawler_lifecycle.clusters.kubernetes.logs.evidence import Collecting
+from crawler_lifecycle.clusters.kubernetes.logs.follower import Listening
+from crawler_lifecycle.clusters.kubernetes.logs.mirrors import SHORTEST_MIRRORED, Mirrors
+from crawler_lifecycle.clusters.kubernetes.logs.store import Logs
+from crawler_lifecycle.clusters.kubernetes.observe.failure import DELETION_EXIT_CODES
+from crawler_lifecycle.clusters.kubernetes.observe.jobs import Jobs
+from crawler_lifecycle.clusters.kubernetes.observe.looking import Observer
+from crawler_lifecycle.clusters.ports import LogChunk
 from crawler_lifecycle.errors import BadInput, Conflict, NotReady, Refused, TemporaryError
-from crawler_lifecycle.ports import LogChunk
+from crawler_lifecycle.model.looks import JobKey, JobLook, JobPhase
+from crawler_lifecycle.model.reasons import JOB_CHANGED, JOB_LEAVING, LABELS_REMOVED
 from tests.api_servers import Answered, Fault, Json, an_api_server
 from tests.contracts.acting import CRAWLER, Acting, ended_with, warn
 
@@ -773,7 +773,7 @@ def test_what_was_heard_to_its_end_is_not_replaced_by_less(acting: Acting, monke
     acting.server.print(name, b"unable to retrieve container logs for containerd://0a1b")
     other.stopping.ask(acting.run_uid, [(0, 1)])
     assert heard(other, name) == whole
-    monkeypatch.setattr("crawler_lifecycle.adapters.kubernetes.logs.store.LONGEST_SILENCE_SECONDS", 0.2)
+    monkeypatch.setattr("crawler_lifecycle.clusters.kubernetes.logs.store.LONGEST_SILENCE_SECONDS", 0.2)
     acting.server.print(name, b"page 1\n")
     other.stopping.ask(acting.run_uid, [(0, 1)])
     other.listening.wait(acting.run_uid, [(0, 1)])
@@ -810,7 +810,7 @@ def test_a_stop_does_not_wait_for_a_list_of_pods_that_does_not_come(
     acting: Acting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It would have taken the time that the whole step has."""
-    monkeypatch.setattr("crawler_lifecycle.adapters.kubernetes.act.stopping.PODS_SECONDS", 0.5)
+    monkeypatch.setattr("crawler_lifecycle.clusters.kubernetes.act.stopping.PODS_SECONDS", 0.5)
     acting.pod(acting.deploy())
     hung = Fault("GET", "/pods?", hang=threading.Event())
     acting.server.faults = [hung]
@@ -826,7 +826,7 @@ def test_the_evidence_of_many_whose_logs_hang_waits_for_them_once(
     acting: Acting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It waited for each, and held up that of others."""
-    monkeypatch.setattr("crawler_lifecycle.adapters.kubernetes.logs.follower.END_SECONDS", 0.3)
+    monkeypatch.setattr("crawler_lifecycle.clusters.kubernetes.logs.follower.END_SECONDS", 0.3)
     keys = [(task, 1) for task in range(60)]
     names = [acting.pod(acting.deploy(task))["metadata"]["name"] for task, _ in keys]
     for name in names:
@@ -857,7 +857,7 @@ def prints(acting: Acting, tasks: int) -> dict[int, str]:
 def test_of_a_stop_of_many_all_are_listened_to_while_places_become_free(
     acting: Acting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("crawler_lifecycle.adapters.kubernetes.logs.follower.MOST_LISTENERS", 2)
+    monkeypatch.setattr("crawler_lifecycle.clusters.kubernetes.logs.follower.MOST_LISTENERS", 2)
     names = prints(acting, 7)
     keys = [(task, 1) for task in names]
     stop = threading.Thread(target=acting.stopping.ask, args=[acting.run_uid, keys])
@@ -880,9 +880,9 @@ def test_a_stop_of_many_does_not_wait_for_those_who_take_their_time(
     acting: Acting, monkeypatch: pytest.MonkeyPatch, *, forced: bool
 ) -> None:
     """The first are listened to, the main job among them."""
-    monkeypatch.setattr("crawler_lifecycle.adapters.kubernetes.logs.follower.MOST_LISTENERS", 2)
-    monkeypatch.setattr("crawler_lifecycle.adapters.kubernetes.logs.follower.STALLED_SECONDS", 1.0)
-    monkeypatch.setattr("crawler_lifecycle.adapters.kubernetes.act.stopping.LISTEN_SECONDS", 60.0)
+    monkeypatch.setattr("crawler_lifecycle.clusters.kubernetes.logs.follower.MOST_LISTENERS", 2)
+    monkeypatch.setattr("crawler_lifecycle.clusters.kubernetes.logs.follower.STALLED_SECONDS", 1.0)
+    monkeypatch.setattr("crawler_lifecycle.clusters.kubernetes.act.stopping.LISTEN_SECONDS", 60.0)
     names, began = prints(acting, 12), time.monotonic()
     (acting.stopping.kill if forced else acting.stopping.ask)(acting.run_uid, [(task, 1) for task in reversed(names)])
     assert time.monotonic() - began < 5, "once, and not each for itself"
@@ -897,7 +897,7 @@ def test_a_stop_of_many_does_not_wait_for_those_who_take_their_time(
 @pytest.fixture
 def trickle(acting: Acting, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[int, str]]:
     """Jobs of which one can be listened to at a time, and one ends every now and then."""
-    monkeypatch.setattr("crawler_lifecycle.adapters.kubernetes.logs.follower.MOST_LISTENERS", 1)
+    monkeypatch.setattr("crawler_lifecycle.clusters.kubernetes.logs.follower.MOST_LISTENERS", 1)
     names, is_over = prints(acting, 60), threading.Event()
 
     def end() -> None:
@@ -918,7 +918,7 @@ def test_a_stop_does_not_wait_for_ever_while_one_after_the_other_ends(
     acting: Acting, monkeypatch: pytest.MonkeyPatch, trickle: dict[int, str], how: str
 ) -> None:
     patience = "LISTEN_SECONDS" if how == "asked" else "HURRIED_SECONDS"
-    monkeypatch.setattr(f"crawler_lifecycle.adapters.kubernetes.act.stopping.{patience}", 1.0)
+    monkeypatch.setattr(f"crawler_lifecycle.clusters.kubernetes.act.stopping.{patience}", 1.0)
     ends: dict[str, Callable[..., object]] = {
         "asked": acting.stopping.ask,
         "hurried": partial(acting.stopping.ask, hurried=True),
@@ -942,7 +942,7 @@ def test_a_job_is_told_to_end_once_its_node_has_answered_who_listens(
     acting: Acting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else its pod might be gone with its log before the first byte of it came."""
-    monkeypatch.setattr("crawler_lifecycle.adapters.kubernetes.logs.follower.ANSWER_SECONDS", 60)
+    monkeypatch.setattr("crawler_lifecycle.clusters.kubernetes.logs.follower.ANSWER_SECONDS", 60)
     names, answered = prints(acting, 1), threading.Event()
     acting.server.faults = [Fault("GET", "/log", hang=answered)]
     stop = threading.Thread(target=acting.stopping.ask, args=[acting.run_uid, [(0, 1)]])
@@ -958,7 +958,7 @@ def test_a_job_is_told_to_end_once_its_node_has_answered_who_listens(
 def test_evidence_in_a_hurry_is_what_objects_tell_and_nodes_that_answer_at_once(
     acting: Acting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("crawler_lifecycle.adapters.kubernetes.logs.evidence.HURRIED_TAIL_SECONDS", 0.5)
+    monkeypatch.setattr("crawler_lifecycle.clusters.kubernetes.logs.evidence.HURRIED_TAIL_SECONDS", 0.5)
     keys, hung = [(task, 1) for task in [*prints(acting, 3), 3]], threading.Event()
     acting.server.faults = [Fault("GET", f"{acting.name(1)}-x/log", hang=hung)]
     asked = len(acting.server.seen)

@@ -9,10 +9,10 @@ from uuid import uuid4
 
 import pytest
 
-from crawler_lifecycle.adapters.kubernetes.http.api import KubernetesApi
-from crawler_lifecycle.adapters.kubernetes.observe import changes
-from crawler_lifecycle.adapters.kubernetes.observe.changes import Changes
-from crawler_lifecycle.domain.pacing import Backoff
+from crawler_lifecycle.base.pacing import Backoff
+from crawler_lifecycle.clusters.kubernetes.http.api import KubernetesApi
+from crawler_lifecycle.clusters.kubernetes.observe import changes
+from crawler_lifecycle.clusters.kubernetes.observe.changes import Changes
 from crawler_lifecycle.errors import TemporaryError
 from tests.api_servers import Answered, ApiServer, Fault, Seen, a_change, an_access, an_api_server
 from tests.waiting import until

@@ -11,16 +11,17 @@ from uuid import uuid4
 
 import pytest
 
-from crawler_lifecycle import configuration, settings
-from crawler_lifecycle.adapters.kubernetes.cluster import KubernetesCluster
-from crawler_lifecycle.adapters.kubernetes.observe.jobs import THREADS
-from crawler_lifecycle.bootstrap.clusters import cluster_of
-from crawler_lifecycle.contract.deployment import Crawler, DeploymentRequest
-from crawler_lifecycle.control.checks import Check
-from crawler_lifecycle.control.control import Control
-from crawler_lifecycle.control.installation import Installation
-from crawler_lifecycle.domain.looks import JobPhase
+from crawler_lifecycle import settings
+from crawler_lifecycle.assembly.checks import Check
+from crawler_lifecycle.assembly.clusters import cluster_of
+from crawler_lifecycle.assembly.control import Control
+from crawler_lifecycle.clusters.kubernetes.cluster import KubernetesCluster
+from crawler_lifecycle.clusters.kubernetes.observe.jobs import THREADS
 from crawler_lifecycle.errors import BadInput, NotFound, NotReady, Refused, TemporaryError
+from crawler_lifecycle.model.deployment import Crawler, DeploymentRequest
+from crawler_lifecycle.model.looks import JobPhase
+from crawler_lifecycle.settings import configuration
+from crawler_lifecycle.settings.installation import Installation
 from tests.api_servers import Answered, ApiServer, Fault, an_access, an_api_server
 from tests.waiting import until
 
@@ -201,9 +202,9 @@ def test_doctor_tells_which_right_is_missing_and_for_what(chosen: settings.Setti
 
 def test_choosing_kubernetes_imports_it_only_where_the_cluster_is_asked(chosen: settings.Settings) -> None:
     code = (
-        "import sys, crawler_lifecycle.cli, crawler_lifecycle.configuration as configuration\n"
-        "from crawler_lifecycle.bootstrap.clusters import cluster_of\n"
-        "from crawler_lifecycle.bootstrap.parts import Parts\n"
+        "import sys, crawler_lifecycle.cli, crawler_lifecycle.settings.configuration as configuration\n"
+        "from crawler_lifecycle.assembly.clusters import cluster_of\n"
+        "from crawler_lifecycle.assembly.parts import Parts\n"
         "parts = Parts(configuration.load())\n"
         "assert not {'kubernetes', 'urllib3'} & set(sys.modules)\n"
         f"cluster_of(parts.settings, {INSTALLATION!r})\n"

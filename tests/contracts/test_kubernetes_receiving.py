@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from crawler_lifecycle.adapters.kubernetes.http import answers
-from crawler_lifecycle.adapters.kubernetes.http.answers import ApiFailed, Missing
-from crawler_lifecycle.adapters.kubernetes.http.api import KubernetesApi
+from crawler_lifecycle.clusters.kubernetes.http import answers
+from crawler_lifecycle.clusters.kubernetes.http.answers import ApiFailed, Missing
+from crawler_lifecycle.clusters.kubernetes.http.api import KubernetesApi
 from tests.api_servers import Answered, ApiServer, Fault, an_access, an_api_server
 
 LONG = " ".join(str(number) for number in range(40_000))

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
-from crawler_lifecycle.adapters.kubernetes.naming import ATTEMPT, INSTALLATION, RUN_UID, TASK
-from crawler_lifecycle.contract.retries import Retries
-from crawler_lifecycle.contract.states import TaskStatus
-from crawler_lifecycle.domain.naming import job_name
+from crawler_lifecycle.clusters.kubernetes.naming import ATTEMPT, INSTALLATION, RUN_UID, TASK
+from crawler_lifecycle.model.naming import job_name
+from crawler_lifecycle.model.retries import Retries
+from crawler_lifecycle.model.states import TaskStatus
 from tests.api_servers import ApiServer, Json, an_api_server
 from tests.mortals import Line, Trouble
 from tests.small_cluster import owner_of

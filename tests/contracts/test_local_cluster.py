@@ -20,17 +20,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from crawler_lifecycle.adapters.job_request import request_hash
-from crawler_lifecycle.adapters.local import processes
-from crawler_lifecycle.adapters.local.cluster import LocalCluster
-from crawler_lifecycle.adapters.local.creation import new_spec
-from crawler_lifecycle.adapters.local.placing import RUNNER
-from crawler_lifecycle.adapters.local.records import JobFolder, StartRecord
-from crawler_lifecycle.contract.deployment import Crawler, DeploymentRequest
-from crawler_lifecycle.contract.retries import Retries
-from crawler_lifecycle.domain.looks import JobPhase
+from crawler_lifecycle.clusters.adapters.job_request import request_hash
+from crawler_lifecycle.clusters.local import processes
+from crawler_lifecycle.clusters.local.cluster import LocalCluster
+from crawler_lifecycle.clusters.local.creation import new_spec
+from crawler_lifecycle.clusters.local.placing import RUNNER
+from crawler_lifecycle.clusters.local.records import JobFolder, StartRecord
+from crawler_lifecycle.clusters.ports import PlacesTaken
 from crawler_lifecycle.errors import Refused, TemporaryError
-from crawler_lifecycle.ports import PlacesTaken
+from crawler_lifecycle.model.deployment import Crawler, DeploymentRequest
+from crawler_lifecycle.model.looks import JobPhase
+from crawler_lifecycle.model.retries import Retries
 from tests.clusters import LocalBench
 from tests.waiting import until
 

@@ -5,15 +5,15 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy import delete, update
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.flow_schema import flow_attempts
-from crawler_lifecycle.adapters.sql.manager_schema import manager_attempts
-from crawler_lifecycle.contract.managers.items import ItemState, Problem
-from crawler_lifecycle.contract.managers.turns import NO_EFFECTS
-from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.domain.flows.unstarted import Refusal
+from crawler_lifecycle.audits.ports.manager_audits import DoubtfulAttempt
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.database.flow_schema import flow_attempts
+from crawler_lifecycle.database.manager_schema import manager_attempts
 from crawler_lifecycle.flows import Workflow, crawl
-from crawler_lifecycle.ports import DoubtfulAttempt
+from crawler_lifecycle.flows.model.turns import NO_EFFECTS
+from crawler_lifecycle.flows.rules.unstarted import Refusal
+from crawler_lifecycle.model.manager_items import ItemState, Problem
+from crawler_lifecycle.model.states import RunStatus
 from tests.contracts.flows import pushed
 from tests.contracts.managers import Managed, managed
 

@@ -5,19 +5,19 @@ from typing import Any
 
 import pytest
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.manager_rows import NOT_TRIED_AGAIN
-from crawler_lifecycle.contract.flows.item_requests import AddItems, CancelItems, RetryItems
-from crawler_lifecycle.contract.flows.work import CallForm, StepWork
-from crawler_lifecycle.contract.managers.item_filter import ItemFilter
-from crawler_lifecycle.contract.managers.items import Item, ItemState, Origin, Problem, Verdict
-from crawler_lifecycle.contract.managers.records import OutputLine
-from crawler_lifecycle.contract.managers.turns import FILTERED_PROBLEM, Counts, Effects
-from crawler_lifecycle.contract.states import RunStatus
+from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.errors import BadInput, Conflict, Fenced, NotFound
 from crawler_lifecycle.flows import Workflow
-from crawler_lifecycle.managers.requesting import item_of
-from crawler_lifecycle.ports import ManagerRef
+from crawler_lifecycle.flows.model.item_filter import ItemFilter
+from crawler_lifecycle.flows.model.item_requests import AddItems, CancelItems, RetryItems
+from crawler_lifecycle.flows.model.manager_records import OutputLine
+from crawler_lifecycle.flows.model.turns import FILTERED_PROBLEM, Counts, Effects
+from crawler_lifecycle.flows.model.work import CallForm, StepWork
+from crawler_lifecycle.managers.authors.requesting import item_of
+from crawler_lifecycle.managers.ports import ManagerRef
+from crawler_lifecycle.managers.store.rows import NOT_TRIED_AGAIN
+from crawler_lifecycle.model.manager_items import Item, ItemState, Origin, Problem, Verdict
+from crawler_lifecycle.model.states import RunStatus
 from tests.contracts.flows import Flow, pushed
 from tests.contracts.managers import MANAGER, Managed, begun_again, item, managed, numbers, over, pushed_manager
 from tests.contracts.statements import counted

@@ -12,18 +12,19 @@ from typing import Any
 import pytest
 from sqlalchemy import delete
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.schema import histories, history_logs, task_histories
-from crawler_lifecycle.contract.flows.item_requests import AddItems
-from crawler_lifecycle.contract.flows.work import CallForm, StepWork
-from crawler_lifecycle.contract.managers.items import ItemState, Job, JobFilter, JobState, Problem, Verdict
-from crawler_lifecycle.contract.managers.records import OutputLine
-from crawler_lifecycle.contract.managers.turns import NO_EFFECTS, Counts, Intent, Page, Reaction, Start
-from crawler_lifecycle.contract.requests import RunParameters
-from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.domain.flows.unstarted import Refusal
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.database.schema import histories, history_logs, task_histories
 from crawler_lifecycle.errors import Conflict, Fenced
-from crawler_lifecycle.ports import ManagerLedger, SupervisorExecution
+from crawler_lifecycle.flows.model.item_requests import AddItems
+from crawler_lifecycle.flows.model.manager_records import OutputLine
+from crawler_lifecycle.flows.model.turns import NO_EFFECTS, Counts, Intent, Page, Reaction, Start
+from crawler_lifecycle.flows.model.work import CallForm, StepWork
+from crawler_lifecycle.flows.rules.unstarted import Refusal
+from crawler_lifecycle.managers.ports import ManagerLedger
+from crawler_lifecycle.model.manager_items import ItemState, Job, JobFilter, JobState, Problem, Verdict
+from crawler_lifecycle.model.requests import RunParameters
+from crawler_lifecycle.model.states import RunStatus
+from crawler_lifecycle.runs.ports.runs import SupervisorExecution
 from tests.contracts.managers import Managed, added, managed, numbers, pushed_manager
 from tests.contracts.statements import counted
 from tests.crash.ports import methods_of

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select, update
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.manager_schema import manager_attempts, manager_items
-from crawler_lifecycle.adapters.sql.schema import histories
-from crawler_lifecycle.contract.flows.item_requests import AddItems
-from crawler_lifecycle.contract.managers.items import Item, ItemState, JobFilter, JobState, Problem, Verdict
-from crawler_lifecycle.contract.managers.turns import (
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.database.manager_schema import manager_attempts, manager_items
+from crawler_lifecycle.database.schema import histories
+from crawler_lifecycle.errors import Conflict, Fenced
+from crawler_lifecycle.flows.model.item_requests import AddItems
+from crawler_lifecycle.flows.model.turns import (
     GENERATOR_CHANGED,
     SCHEDULED,
     Counts,
@@ -21,12 +21,13 @@ from crawler_lifecycle.contract.managers.turns import (
     Reaction,
     Retry,
 )
-from crawler_lifecycle.contract.requests import RunRequest
-from crawler_lifecycle.contract.run_filter import RunFilter
-from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.domain.flows.unstarted import Refusal
-from crawler_lifecycle.errors import Conflict, Fenced
-from crawler_lifecycle.ports import ManagerRef, NewRun
+from crawler_lifecycle.flows.rules.unstarted import Refusal
+from crawler_lifecycle.managers.ports import ManagerRef
+from crawler_lifecycle.model.manager_items import Item, ItemState, JobFilter, JobState, Problem, Verdict
+from crawler_lifecycle.model.requests import RunRequest
+from crawler_lifecycle.model.run_filter import RunFilter
+from crawler_lifecycle.model.states import RunStatus
+from crawler_lifecycle.runs.ports.runs import NewRun
 from tests.contracts.flows import BOOKS, CANCELLED
 from tests.contracts.managers import MANAGER, Managed, added, item, managed, numbers, reopened
 from tests.contracts.statements import counted

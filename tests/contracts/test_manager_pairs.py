@@ -8,15 +8,17 @@ from uuid import uuid4
 
 import pytest
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.contract.flows.item_requests import AddItems, CancelItems, RetryItems
-from crawler_lifecycle.contract.flows.states import EndKind, MemberState
-from crawler_lifecycle.contract.managers.items import Job, JobState, Problem, Verdict
-from crawler_lifecycle.contract.managers.records import OutputLine
-from crawler_lifecycle.contract.managers.turns import Effects, Page, Start
-from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.domain.flows.unstarted import Refusal
-from crawler_lifecycle.ports import ManagerStart, StepEnd, SupervisorExecution
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.flows.model.item_requests import AddItems, CancelItems, RetryItems
+from crawler_lifecycle.flows.model.manager_records import OutputLine
+from crawler_lifecycle.flows.model.turns import Effects, Page, Start
+from crawler_lifecycle.flows.ports.claims import StepEnd
+from crawler_lifecycle.flows.rules.unstarted import Refusal
+from crawler_lifecycle.managers.ports import ManagerStart
+from crawler_lifecycle.model.flow_states import EndKind, MemberState
+from crawler_lifecycle.model.manager_items import Job, JobState, Problem, Verdict
+from crawler_lifecycle.model.states import RunStatus
+from crawler_lifecycle.runs.ports.runs import SupervisorExecution
 from tests.contracts.contention import Act, contended_pairs
 from tests.contracts.managers import added, item, managed
 

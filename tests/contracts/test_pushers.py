@@ -14,14 +14,14 @@ import pytest
 from standardwebhooks.webhooks import Webhook as Verifier
 from standardwebhooks.webhooks import WebhookVerificationError
 
-from crawler_lifecycle.adapters.pushers.channels import LARGEST_ANSWER, LARGEST_MESSAGE, PusherChannels
-from crawler_lifecycle.adapters.pushers.fan_out import FanOut, LimitedPusher, NamedPusher
-from crawler_lifecycle.adapters.pushers.webhooks import LONGEST_PAUSE, Webhook, endpoints
-from crawler_lifecycle.contract.flows.announcements import FlowFailure, FlowNotice
-from crawler_lifecycle.contract.flows.states import MemberState
-from crawler_lifecycle.contract.notices import AnyNotice, Notice
-from crawler_lifecycle.contract.records import Explanation
+from crawler_lifecycle.delivery.pushers.channels import LARGEST_ANSWER, LARGEST_MESSAGE, PusherChannels
+from crawler_lifecycle.delivery.pushers.fan_out import FanOut, LimitedPusher, NamedPusher
+from crawler_lifecycle.delivery.pushers.webhooks import LONGEST_PAUSE, Webhook, endpoints
 from crawler_lifecycle.errors import LifecycleError, NotReady, Refused, TemporaryError
+from crawler_lifecycle.model.flow_announcements import FlowFailure, FlowNotice
+from crawler_lifecycle.model.flow_states import MemberState
+from crawler_lifecycle.model.notices import AnyNotice, Notice
+from crawler_lifecycle.model.records import Explanation
 from crawler_lifecycle.settings.outside import NoticeSettings
 from tests.messages import a_flow_notice, a_notice
 from tests.proxy import proxy_to

@@ -19,11 +19,11 @@ from uuid import uuid4
 import pytest
 from botocore import endpoint
 
-from crawler_lifecycle.adapters.aws import upload as uploading
-from crawler_lifecycle.adapters.aws.archives import S3Archiver
-from crawler_lifecycle.adapters.aws.upload import LARGEST, MOST_PARTS, Upload, part_size
+from crawler_lifecycle.delivery.aws import upload as uploading
+from crawler_lifecycle.delivery.aws.archives import S3Archiver
+from crawler_lifecycle.delivery.aws.upload import LARGEST, MOST_PARTS, Upload, part_size
+from crawler_lifecycle.delivery.ports.outside import Archive
 from crawler_lifecycle.errors import NotReady, TemporaryError
-from crawler_lifecycle.ports import Archive
 from tests.proxy import Proxy, proxy_to
 from tests.stores import BUCKET, ENDED_AT, SMALLEST_PART, S3Store
 
@@ -145,7 +145,7 @@ CRASH = """
 import os, sys
 from datetime import UTC, datetime
 from pathlib import Path
-from crawler_lifecycle.adapters.aws.archives import S3Archiver
+from crawler_lifecycle.delivery.aws.archives import S3Archiver
 from crawler_lifecycle.settings import ExportSettings
 
 def progress(files, bytes_done):

@@ -8,11 +8,11 @@ from typing import Any
 import httpx
 import pytest
 
-from crawler_lifecycle.configuration import load
-from crawler_lifecycle.contract.deployment import DeploymentRequest, Problem
+from crawler_lifecycle.clusters.processes import placing
+from crawler_lifecycle.clusters.processes.scheduler import LARGEST_BODY, ServiceTokens, make_app, openapi_document
 from crawler_lifecycle.errors import NotReady, TemporaryError
-from crawler_lifecycle.services import placing
-from crawler_lifecycle.services.scheduler import LARGEST_BODY, ServiceTokens, make_app, openapi_document
+from crawler_lifecycle.model.deployment import DeploymentRequest, Problem
+from crawler_lifecycle.settings.configuration import load
 from tests.schedulers import METRICS_TOKEN, READ_TOKEN, TOKEN, SmallCluster, a_catalogue, a_request, served
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "scheduler-openapi.json"

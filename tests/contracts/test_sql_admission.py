@@ -10,19 +10,19 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.schema import task_histories
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.contract.deployment import Deployment
-from crawler_lifecycle.contract.limits import INSTALLATION, LimitRecord
-from crawler_lifecycle.contract.records import Place, RunOverview, RunRecord
-from crawler_lifecycle.contract.requests import StopRequest
-from crawler_lifecycle.contract.states import IN_CLUSTER, RunStatus, TaskStatus
-from crawler_lifecycle.contract.steps.looks import TaskChange
-from crawler_lifecycle.contract.steps.run import RunRef
-from crawler_lifecycle.domain.admission import Hold
+from crawler_lifecycle.assembly.store import SqlStore
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.database.schema import task_histories
 from crawler_lifecycle.errors import NotFound
-from crawler_lifecycle.ports import Claim, SupervisorExecution
+from crawler_lifecycle.limits.rules.rooms import Hold
+from crawler_lifecycle.model.deployment import Deployment
+from crawler_lifecycle.model.limits import INSTALLATION, LimitRecord
+from crawler_lifecycle.model.records import Place, RunOverview, RunRecord
+from crawler_lifecycle.model.requests import StopRequest
+from crawler_lifecycle.model.run_plan import RunRef
+from crawler_lifecycle.model.states import IN_CLUSTER, RunStatus, TaskStatus
+from crawler_lifecycle.model.task_changes import TaskChange
+from crawler_lifecycle.runs.ports.runs import Claim, SupervisorExecution
 from tests.databases import MakeRun, give_away, ref_to
 
 MINUTE, EXPIRED, LONG_EXPIRED = timedelta(minutes=1), timedelta(seconds=-1), timedelta(seconds=-61)
@@ -85,13 +85,13 @@ def test_no_permit_is_older_than_the_end_that_made_room(
     began_at = datetime.now(UTC)
     monkeypatch.setattr(database, "clock", lambda: began_at + timedelta(seconds=next(ticks)))
     module, _, name = reading.partition(".")
-    read = getattr(import_module(f"crawler_lifecycle.adapters.sql.{module}"), name)
+    read = getattr(import_module(f"crawler_lifecycle.runs.store.{module}"), name)
 
     def after_an_end(*arguments: Any) -> Any:
         ends.append(database.clock())
         return read(*arguments)
 
-    monkeypatch.setattr(f"crawler_lifecycle.adapters.sql.{reading}", after_an_end)
+    monkeypatch.setattr(f"crawler_lifecycle.runs.store.{reading}", after_an_end)
     if module == "claims":
         assert isinstance(begin(store, second), Claim)
     else:

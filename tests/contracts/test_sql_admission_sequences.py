@@ -13,18 +13,18 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.schema import histories, scope_limits, task_histories
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.contract.deployment import Crawler, Deployment
-from crawler_lifecycle.contract.limits import INSTALLATION, LimitRecord
-from crawler_lifecycle.contract.records import RunDetails, TaskRecord
-from crawler_lifecycle.contract.requests import StopRequest
-from crawler_lifecycle.contract.retries import FailureKind, NextAttempt
-from crawler_lifecycle.contract.states import IN_CLUSTER, OVER, Intent, RunStatus, TaskStatus
-from crawler_lifecycle.contract.steps.looks import TaskChange
-from crawler_lifecycle.contract.steps.run import RunRef
-from crawler_lifecycle.ports import Addition, Claim, SupervisorExecution
+from crawler_lifecycle.assembly.store import SqlStore
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.database.schema import histories, scope_limits, task_histories
+from crawler_lifecycle.model.deployment import Crawler, Deployment
+from crawler_lifecycle.model.limits import INSTALLATION, LimitRecord
+from crawler_lifecycle.model.records import RunDetails, TaskRecord
+from crawler_lifecycle.model.requests import StopRequest
+from crawler_lifecycle.model.retries import FailureKind, NextAttempt
+from crawler_lifecycle.model.run_plan import RunRef
+from crawler_lifecycle.model.states import IN_CLUSTER, OVER, Intent, RunStatus, TaskStatus
+from crawler_lifecycle.model.task_changes import TaskChange
+from crawler_lifecycle.runs.ports.runs import Addition, Claim, SupervisorExecution
 from tests.databases import MakeRun
 
 MINUTE, EXPIRED, LONG_EXPIRED = timedelta(minutes=1), timedelta(seconds=-1), timedelta(seconds=-61)

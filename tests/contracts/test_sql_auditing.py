@@ -4,13 +4,13 @@ from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import update
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.schema import histories
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.contract.notices import Notice
-from crawler_lifecycle.contract.records import RunRecord
-from crawler_lifecycle.contract.states import ExportState, Report, RunStatus
-from crawler_lifecycle.domain.naming import event_id
+from crawler_lifecycle.assembly.store import SqlStore
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.database.schema import histories
+from crawler_lifecycle.model.naming import event_id
+from crawler_lifecycle.model.notices import Notice
+from crawler_lifecycle.model.records import RunRecord
+from crawler_lifecycle.model.states import ExportState, Report, RunStatus
 from tests.contracts.exports import event_of
 from tests.databases import MakeRun, give_away, ref_to
 

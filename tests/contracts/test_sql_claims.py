@@ -9,16 +9,16 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy import update
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.schema import histories
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.contract.deployment import Crawler, Deployment, DeploymentRequest
-from crawler_lifecycle.contract.records import RunRecord, TaskRecord
-from crawler_lifecycle.contract.requests import StopRequest
-from crawler_lifecycle.contract.states import Intent, TaskStatus
-from crawler_lifecycle.contract.steps.looks import TaskChange
+from crawler_lifecycle.assembly.store import SqlStore
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.database.schema import histories
 from crawler_lifecycle.errors import NotFound
-from crawler_lifecycle.ports import Claim, Claims, SupervisorExecution
+from crawler_lifecycle.model.deployment import Crawler, Deployment, DeploymentRequest
+from crawler_lifecycle.model.records import RunRecord, TaskRecord
+from crawler_lifecycle.model.requests import StopRequest
+from crawler_lifecycle.model.states import Intent, TaskStatus
+from crawler_lifecycle.model.task_changes import TaskChange
+from crawler_lifecycle.runs.ports.runs import Claim, Claims, SupervisorExecution
 from tests.databases import MakeRun, give_away, ref_to
 
 MINUTE = timedelta(minutes=1)

@@ -9,12 +9,12 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 from sqlalchemy import Connection, insert, select, update
 
-from crawler_lifecycle.adapters.sql import database as sql_database
-from crawler_lifecycle.adapters.sql import migrate
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.failures import Contended
-from crawler_lifecycle.adapters.sql.schema import histories, installation
-from crawler_lifecycle.adapters.sql.transactions import lock_run
+from crawler_lifecycle.database import database as sql_database
+from crawler_lifecycle.database import migrate
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.database.failures import Contended
+from crawler_lifecycle.database.schema import histories, installation
+from crawler_lifecycle.database.transactions import lock_run
 from crawler_lifecycle.errors import Conflict, NotReady, PermanentError, TemporaryError
 from tests.databases import MakeRun
 
@@ -81,7 +81,7 @@ def test_a_transaction_in_the_way_is_waited_out_for_a_while(database: Database, 
 def test_a_hurried_transaction_is_tried_once_and_waits_for_moments(
     database: Database, database_url: str, make_run: MakeRun, monkeypatch: pytest.MonkeyPatch, *, in_this_process: bool
 ) -> None:
-    monkeypatch.setattr("crawler_lifecycle.adapters.sql.database.HURRIED_LOCK_SECONDS", 1)
+    monkeypatch.setattr("crawler_lifecycle.database.database.HURRIED_LOCK_SECONDS", 1)
     run, another = make_run(), database if in_this_process else Database(database_url)
     tries = []
 
@@ -312,7 +312,7 @@ def test_a_file_locked_by_another_process_is_waited_for(database: Database, data
 def test_a_file_locked_for_good_is_temporary(
     database: Database, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("crawler_lifecycle.adapters.sql.database.LOCK_SECONDS", 0)
+    monkeypatch.setattr("crawler_lifecycle.database.database.LOCK_SECONDS", 0)
     other = sqlite3.connect(database_url.removeprefix("sqlite:///"), isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
 

@@ -2,12 +2,12 @@
 
 import pytest
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.contract.notices import ExportEvent
-from crawler_lifecycle.contract.records import RunRecord
-from crawler_lifecycle.contract.states import ExportKind, ExportState, RunStatus
+from crawler_lifecycle.assembly.store import SqlStore
+from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.errors import NotFound
+from crawler_lifecycle.model.notices import ExportEvent
+from crawler_lifecycle.model.records import RunRecord
+from crawler_lifecycle.model.states import ExportKind, ExportState, RunStatus
 from tests.contracts.exports import event_of
 from tests.databases import MakeRun, ref_to
 

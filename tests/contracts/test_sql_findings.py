@@ -8,10 +8,10 @@ from uuid import uuid4
 
 import pytest
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.reading import findings_of
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.contract.audits import (
+from crawler_lifecycle.assembly.store import SqlStore
+from crawler_lifecycle.audits.ports.findings import Findings
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.model.audits import (
     AuditPart,
     AuditRef,
     AuditReport,
@@ -20,8 +20,8 @@ from crawler_lifecycle.contract.audits import (
     FindingRecord,
     PartReport,
 )
-from crawler_lifecycle.contract.schedules import ScheduleCommand
-from crawler_lifecycle.ports import Findings
+from crawler_lifecycle.runs.store.reading import findings_of
+from crawler_lifecycle.schedules.model.schedules import ScheduleCommand
 
 KINDS = AuditPart.RUNS.kinds
 LOST = Finding(kind=FindingKind.UNSUPERVISED, subject="run-1", run_uid="run-1", run_id=7, message="lost")

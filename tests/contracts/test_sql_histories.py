@@ -8,15 +8,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.contract.deployment import Crawler
-from crawler_lifecycle.contract.requests import RunRequest, StopRequest
-from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus, TaskStatus
-from crawler_lifecycle.contract.steps.looks import TaskChange
-from crawler_lifecycle.contract.steps.run import RunRef
+from crawler_lifecycle.assembly.store import SqlStore
+from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.errors import BadInput, Conflict, Fenced, NotFound
-from crawler_lifecycle.ports import NewRun
+from crawler_lifecycle.model.deployment import Crawler
+from crawler_lifecycle.model.requests import RunRequest, StopRequest
+from crawler_lifecycle.model.run_plan import RunRef
+from crawler_lifecycle.model.states import ExportState, Intent, RunStatus, TaskStatus
+from crawler_lifecycle.model.task_changes import TaskChange
+from crawler_lifecycle.runs.ports.runs import NewRun
 from tests.databases import MakeRun, in_substance, ref_to
 
 TIMES = st.datetimes(datetime.fromisoformat("1971-01-01"), timezones=st.just(UTC))

@@ -16,11 +16,11 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, MetaData, event, inspect, text, update
 
-from crawler_lifecycle.adapters.sql import migrate
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.migrate import VERSIONS, check, revision, upgrade
-from crawler_lifecycle.adapters.sql.schema import REVISION, metadata
-from crawler_lifecycle.adapters.sql.store import SqlStore
+from crawler_lifecycle.assembly.store import SqlStore
+from crawler_lifecycle.database import migrate
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.database.migrate import VERSIONS, check, revision, upgrade
+from crawler_lifecycle.database.schema import REVISION, metadata
 from crawler_lifecycle.errors import LifecycleError, NotReady
 from tests.databases import kill
 

@@ -4,11 +4,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.contract.notices import Notice, NoticeKind
-from crawler_lifecycle.contract.records import RunRecord
+from crawler_lifecycle.assembly.store import SqlStore
+from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.errors import Fenced
+from crawler_lifecycle.model.notices import Notice, NoticeKind
+from crawler_lifecycle.model.records import RunRecord
 from tests.databases import MakeRun, ref_to
 from tests.messages import a_notice
 

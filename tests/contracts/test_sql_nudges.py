@@ -4,11 +4,11 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from uuid import uuid4
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.contract.records import RunRecord
-from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.domain.audit.subjects import Nudge
+from crawler_lifecycle.assembly.store import SqlStore
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.model.records import RunRecord
+from crawler_lifecycle.model.states import RunStatus
+from crawler_lifecycle.model.supervision import Nudge
 from tests.contracts.statements import counted
 from tests.databases import MakeRun, give_away, ref_to
 

@@ -1,8 +1,8 @@
 """The place of an installation's jobs is kept, and only replaced by whoever read the one before."""
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.places import SqlPlaces
-from crawler_lifecycle.ports import JobsPlace
+from crawler_lifecycle.clusters.ports import JobsPlace
+from crawler_lifecycle.clusters.store import SqlPlaces
+from crawler_lifecycle.database.database import Database
 
 FIRST, SECOND, THIRD = (
     JobsPlace("crawls", "uid-1"),

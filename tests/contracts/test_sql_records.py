@@ -6,16 +6,16 @@ from datetime import UTC, datetime
 import pytest
 from sqlalchemy import event
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.schema import task_histories
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.contract.crawl_result import CrawlResult
-from crawler_lifecycle.contract.deployment import Crawler
-from crawler_lifecycle.contract.records import RunSummary
-from crawler_lifecycle.contract.requests import StopRequest
-from crawler_lifecycle.contract.run_filter import RunFilter
-from crawler_lifecycle.contract.states import ListedStatus, RunStatus, TaskStatus, Trigger
+from crawler_lifecycle.assembly.store import SqlStore
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.database.schema import task_histories
 from crawler_lifecycle.errors import NotFound
+from crawler_lifecycle.model.crawl_result import CrawlResult
+from crawler_lifecycle.model.deployment import Crawler
+from crawler_lifecycle.model.records import RunSummary
+from crawler_lifecycle.model.requests import StopRequest
+from crawler_lifecycle.model.run_filter import RunFilter
+from crawler_lifecycle.model.states import ListedStatus, RunStatus, TaskStatus, Trigger
 from tests.crawl_results import end_tasks
 from tests.databases import MakeRun, ref_to
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.contract.crawl_result import CrawlResult
-from crawler_lifecycle.contract.states import RunStatus, TaskStatus
-from crawler_lifecycle.ports import SupervisorExecution
+from crawler_lifecycle.assembly.store import SqlStore
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.model.crawl_result import CrawlResult
+from crawler_lifecycle.model.states import RunStatus, TaskStatus
+from crawler_lifecycle.runs.ports.runs import SupervisorExecution
 from tests.crawl_results import end_tasks
 from tests.databases import MakeRun, ref_to
 

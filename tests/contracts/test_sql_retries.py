@@ -4,19 +4,19 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.pages import ROWS_IN_A_PAGE
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.contract.records import TaskRecord
-from crawler_lifecycle.contract.requests import StopRequest
-from crawler_lifecycle.contract.retries import FailureKind, NextAttempt
-from crawler_lifecycle.contract.states import RunStatus, TaskStatus
-from crawler_lifecycle.contract.steps.looks import TaskChange, TaskEvidence
-from crawler_lifecycle.contract.steps.run import RunRef
-from crawler_lifecycle.domain.looks import TaskRow
-from crawler_lifecycle.domain.reasons import RETRY_PAUSE
+from crawler_lifecycle.assembly.store import SqlStore
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.database.pages import ROWS_IN_A_PAGE
 from crawler_lifecycle.errors import Conflict
-from crawler_lifecycle.ports import Runs, SupervisorExecution, Tasks
+from crawler_lifecycle.model.looks import TaskRow
+from crawler_lifecycle.model.reasons import RETRY_PAUSE
+from crawler_lifecycle.model.records import TaskRecord
+from crawler_lifecycle.model.requests import StopRequest
+from crawler_lifecycle.model.retries import FailureKind, NextAttempt
+from crawler_lifecycle.model.run_plan import RunRef
+from crawler_lifecycle.model.states import RunStatus, TaskStatus
+from crawler_lifecycle.model.task_changes import TaskChange, TaskEvidence
+from crawler_lifecycle.runs.ports.runs import Runs, SupervisorExecution, Tasks
 from tests.contracts.statements import counted
 from tests.databases import MakeRun, ref_to
 

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.contract.records import LogRecord, RunRecord
-from crawler_lifecycle.contract.requests import StopRequest
-from crawler_lifecycle.contract.states import Intent, RunStatus, StopPhase
+from crawler_lifecycle.assembly.store import SqlStore
+from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.errors import Conflict, Fenced, NotFound
-from crawler_lifecycle.ports import Runs, SupervisorExecution
+from crawler_lifecycle.model.records import LogRecord, RunRecord
+from crawler_lifecycle.model.requests import StopRequest
+from crawler_lifecycle.model.states import Intent, RunStatus, StopPhase
+from crawler_lifecycle.runs.ports.runs import Runs, SupervisorExecution
 from tests.databases import MakeRun, give_away, ref_to
 
 ASKED = datetime(2026, 3, 29, 1, 30, 0, 123456, UTC)

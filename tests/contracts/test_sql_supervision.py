@@ -9,16 +9,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.contract.deployment import Deployment
-from crawler_lifecycle.contract.records import RunRecord, TaskRecord
-from crawler_lifecycle.contract.requests import StopRequest
-from crawler_lifecycle.contract.states import OVER, ExportState, Intent, RunStatus, TaskStatus
-from crawler_lifecycle.contract.steps.looks import TaskChange, TaskEvidence
-from crawler_lifecycle.contract.steps.run import Clock, RunRef
+from crawler_lifecycle.assembly.store import SqlStore
+from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.errors import Conflict, Fenced, NotFound
-from crawler_lifecycle.ports import Claim, Runs, SupervisorExecution
+from crawler_lifecycle.model.deployment import Deployment
+from crawler_lifecycle.model.records import RunRecord, TaskRecord
+from crawler_lifecycle.model.requests import StopRequest
+from crawler_lifecycle.model.run_plan import Clock, RunRef
+from crawler_lifecycle.model.states import OVER, ExportState, Intent, RunStatus, TaskStatus
+from crawler_lifecycle.model.task_changes import TaskChange, TaskEvidence
+from crawler_lifecycle.runs.ports.runs import Claim, Runs, SupervisorExecution
 from tests.databases import MakeRun, give_away, in_substance, ref_to
 
 ASKED = datetime(2026, 3, 29, 1, 30, tzinfo=UTC)

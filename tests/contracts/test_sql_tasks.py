@@ -10,15 +10,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.pages import ROWS_IN_A_PAGE
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.adapters.sql.tasks import FEW
-from crawler_lifecycle.contract.records import TaskRecord
-from crawler_lifecycle.contract.states import OVER, TaskStatus
-from crawler_lifecycle.contract.steps.looks import TaskChange, TaskEvidence
-from crawler_lifecycle.contract.steps.run import RunRef
-from crawler_lifecycle.domain.looks import TaskRow
+from crawler_lifecycle.assembly.store import SqlStore
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.database.pages import ROWS_IN_A_PAGE
+from crawler_lifecycle.model.looks import TaskRow
+from crawler_lifecycle.model.records import TaskRecord
+from crawler_lifecycle.model.run_plan import RunRef
+from crawler_lifecycle.model.states import OVER, TaskStatus
+from crawler_lifecycle.model.task_changes import TaskChange, TaskEvidence
+from crawler_lifecycle.runs.store.tasks import FEW
 from tests.contracts.statements import counted
 from tests.databases import MakeRun, ref_to
 

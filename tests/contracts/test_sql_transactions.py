@@ -6,10 +6,10 @@ from typing import assert_type
 import pytest
 from sqlalchemy import Connection, insert, select
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.failures import Contended
-from crawler_lifecycle.adapters.sql.schema import audits
-from crawler_lifecycle.adapters.sql.transactions import OnDatabase, reading, transaction
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.database.failures import Contended
+from crawler_lifecycle.database.schema import audits
+from crawler_lifecycle.database.transactions import OnDatabase, reading, transaction
 from crawler_lifecycle.errors import PermanentError
 
 

@@ -9,19 +9,19 @@ from functools import partial
 import pytest
 from sqlalchemy import Connection, func, insert, select
 
-from crawler_lifecycle.adapters.sql import uses
-from crawler_lifecycle.adapters.sql.admission import lock_admission
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.schema import scope_changes, scope_sums
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.contract.deployment import Crawler, Deployment
-from crawler_lifecycle.contract.limits import INSTALLATION
-from crawler_lifecycle.contract.records import RunRecord
-from crawler_lifecycle.contract.requests import StopRequest
-from crawler_lifecycle.contract.states import RunStatus, TaskStatus
-from crawler_lifecycle.contract.steps.looks import TaskChange
-from crawler_lifecycle.domain.admission import Use
-from crawler_lifecycle.ports import Claim
+from crawler_lifecycle.assembly.store import SqlStore
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.database.schema import scope_changes, scope_sums
+from crawler_lifecycle.limits.rules.open_runs import Use
+from crawler_lifecycle.limits.store import uses
+from crawler_lifecycle.limits.store.admission import lock_admission
+from crawler_lifecycle.model.deployment import Crawler, Deployment
+from crawler_lifecycle.model.limits import INSTALLATION
+from crawler_lifecycle.model.records import RunRecord
+from crawler_lifecycle.model.requests import StopRequest
+from crawler_lifecycle.model.states import RunStatus, TaskStatus
+from crawler_lifecycle.model.task_changes import TaskChange
+from crawler_lifecycle.runs.ports.runs import Claim
 from tests.contracts.statements import counted
 from tests.databases import MakeRun, copy_run, maker_of_runs, ref_to
 

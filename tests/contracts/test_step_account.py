@@ -10,18 +10,18 @@ from uuid import uuid4
 import pytest
 import sqlalchemy as sa
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.migrate import upgrade
-from crawler_lifecycle.adapters.sql.schema import exports
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.contract.managers.items import JobFilter
-from crawler_lifecycle.contract.managers.turns import Counts, Effects
-from crawler_lifecycle.contract.records import RunRecord
-from crawler_lifecycle.contract.states import ExportKind, ExportState
-from crawler_lifecycle.domain.flows.messages import GrowGroup
-from crawler_lifecycle.domain.flows.unstarted import Refusal
+from crawler_lifecycle.assembly.store import SqlStore
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.database.migrate import upgrade
+from crawler_lifecycle.database.schema import exports
 from crawler_lifecycle.errors import LifecycleError
 from crawler_lifecycle.flows import Graft, RunningJob, Workflow, crawl, each_task
+from crawler_lifecycle.flows.model.turns import Counts, Effects
+from crawler_lifecycle.flows.rules.messages import GrowGroup
+from crawler_lifecycle.flows.rules.unstarted import Refusal
+from crawler_lifecycle.model.manager_items import JobFilter
+from crawler_lifecycle.model.records import RunRecord
+from crawler_lifecycle.model.states import ExportKind, ExportState
 from tests.contracts.flows import Flow, pushed
 from tests.contracts.managers import Managed, added, managed
 from tests.crawl_results import end_tasks

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from crawler_lifecycle.adapters.archive import archive_writer
-from crawler_lifecycle.adapters.zip_writer import Entry, ZipWriter
+from crawler_lifecycle.delivery.adapters.archive import archive_writer
+from crawler_lifecycle.delivery.adapters.zip_writer import Entry, ZipWriter
 from tests.stores import ENDED_AT
 from tests.unzips import PROGRAMS, content_of, verify
 

@@ -13,17 +13,17 @@ from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle
 from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 
-from crawler_lifecycle.adapters.local.cluster import LocalCluster
-from crawler_lifecycle.adapters.sql import migrate
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.bootstrap.steps import activities
-from crawler_lifecycle.contract.requests import RunRequest, StopRequest
-from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.contract.steps.run import ExportAgain, RunRef
-from crawler_lifecycle.control.control import Control
-from crawler_lifecycle.control.installation import Installation
-from crawler_lifecycle.domain.naming import EXPORT_WORKFLOW
-from crawler_lifecycle.ports import NewRun
+from crawler_lifecycle.assembly.control import Control
+from crawler_lifecycle.assembly.steps import activities
+from crawler_lifecycle.assembly.store import SqlStore
+from crawler_lifecycle.clusters.local.cluster import LocalCluster
+from crawler_lifecycle.database import migrate
+from crawler_lifecycle.model.naming import EXPORT_WORKFLOW
+from crawler_lifecycle.model.requests import RunRequest, StopRequest
+from crawler_lifecycle.model.run_plan import ExportAgain, RunRef
+from crawler_lifecycle.model.states import RunStatus
+from crawler_lifecycle.runs.ports.runs import NewRun
+from crawler_lifecycle.settings.installation import Installation
 from tests.clusters import LocalBench
 from tests.databases import ref_to
 from tests.schedulers import TOKEN, a_catalogue, served

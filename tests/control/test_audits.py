@@ -18,22 +18,22 @@ from temporalio.common import RawValue
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
-from crawler_lifecycle.adapters.local.cluster import LocalCluster
-from crawler_lifecycle.adapters.sql import migrate
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.bootstrap.steps import activities
-from crawler_lifecycle.contract.audits import AuditPart, AuditRequest, Finding, FindingKind
-from crawler_lifecycle.contract.notices import NoticeKind
-from crawler_lifecycle.contract.requests import RunRequest, StopRequest
-from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.control.audit_schedule import LONGEST_AUDIT, AuditSchedule, schedule_id
-from crawler_lifecycle.control.control import Control
-from crawler_lifecycle.control.installation import Installation
-from crawler_lifecycle.domain.naming import event_id
+from crawler_lifecycle.assembly.control import Control
+from crawler_lifecycle.assembly.failing_workflows import FailingWorkflows
+from crawler_lifecycle.assembly.plugin import LifecyclePlugin
+from crawler_lifecycle.assembly.steps import activities
+from crawler_lifecycle.assembly.store import SqlStore
+from crawler_lifecycle.audits.commands.schedule import LONGEST_AUDIT, AuditSchedule, schedule_id
+from crawler_lifecycle.clusters.local.cluster import LocalCluster
+from crawler_lifecycle.database import migrate
 from crawler_lifecycle.errors import Conflict, NotFound, NotReady, Over, PermanentError
-from crawler_lifecycle.ports import NewRun
-from crawler_lifecycle.services.failing_workflows import FailingWorkflows
-from crawler_lifecycle.workflows.plugin import LifecyclePlugin
+from crawler_lifecycle.model.audits import AuditPart, AuditRequest, Finding, FindingKind
+from crawler_lifecycle.model.naming import event_id
+from crawler_lifecycle.model.notices import NoticeKind
+from crawler_lifecycle.model.requests import RunRequest, StopRequest
+from crawler_lifecycle.model.states import RunStatus
+from crawler_lifecycle.runs.ports.runs import NewRun
+from crawler_lifecycle.settings.installation import Installation
 from tests.clusters import LocalBench
 from tests.databases import ref_to
 from tests.messages import a_notice

@@ -11,11 +11,17 @@ from sqlalchemy import update
 from temporalio.client import WorkflowExecutionStatus
 from temporalio.testing import WorkflowEnvironment
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.flow_schema import flows as flow_rows
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.contract.flows.answers import GroupRecord
-from crawler_lifecycle.contract.flows.requests import (
+from crawler_lifecycle.assembly.control import Control
+from crawler_lifecycle.assembly.opening import context_of
+from crawler_lifecycle.assembly.store import SqlStore
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.database.flow_schema import flows as flow_rows
+from crawler_lifecycle.errors import BadInput, Conflict, NotFound, Over, TemporaryError
+from crawler_lifecycle.flows import Workflow, crawl
+from crawler_lifecycle.flows.commands.flow_commands import FlowCommands
+from crawler_lifecycle.flows.commands.following import FollowedFlow, follow
+from crawler_lifecycle.flows.model.answers import GroupRecord
+from crawler_lifecycle.flows.model.requests import (
     AppendMembers,
     ApproveMember,
     CancelMembers,
@@ -25,21 +31,15 @@ from crawler_lifecycle.contract.flows.requests import (
     StopFlow,
     StopWay,
 )
-from crawler_lifecycle.contract.flows.states import FlowState, MemberState
-from crawler_lifecycle.contract.requests import FlowLink, RunRequest, refusals_as_bad_input
-from crawler_lifecycle.contract.schedules import ScheduleRequest
-from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.control.control import Control
-from crawler_lifecycle.control.flows.commands import FlowCommands
-from crawler_lifecycle.control.flows.entries import CatalogueManagers
-from crawler_lifecycle.control.flows.following import FollowedFlow, follow
-from crawler_lifecycle.control.installation import Installation
-from crawler_lifecycle.control.opening import context_of
-from crawler_lifecycle.domain.flows.pruning import Age
-from crawler_lifecycle.domain.naming import flow_workflow_id
-from crawler_lifecycle.errors import BadInput, Conflict, NotFound, Over, TemporaryError
-from crawler_lifecycle.flows import Workflow, crawl
-from crawler_lifecycle.ports import KeptFlow, Part
+from crawler_lifecycle.flows.ports.records import KeptFlow, Part
+from crawler_lifecycle.flows.rules.pruning import Age
+from crawler_lifecycle.managers.commands import CatalogueManagers
+from crawler_lifecycle.model.flow_states import FlowState, MemberState
+from crawler_lifecycle.model.naming import flow_workflow_id
+from crawler_lifecycle.model.requests import FlowLink, RunRequest, refusals_as_bad_input
+from crawler_lifecycle.model.states import RunStatus
+from crawler_lifecycle.schedules.model.schedules import ScheduleRequest
+from crawler_lifecycle.settings.installation import Installation
 from tests.contracts.flows import Flow
 from tests.databases import copy_of
 from tests.unit.flows.work import plain
@@ -148,7 +148,7 @@ async def test_60_a_silent_temporal_holds_no_request_up(
     database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A server that accepts the connection and never answers."""
-    monkeypatch.setattr("crawler_lifecycle.control.flows.commands.NUDGE_PATIENCE", 0.2)
+    monkeypatch.setattr("crawler_lifecycle.flows.commands.flow_commands.NUDGE_PATIENCE", 0.2)
     silent = await asyncio.start_server(lambda *_: asyncio.sleep(60), "127.0.0.1", 0)
     port = silent.sockets[0].getsockname()[1]
     control = control_of(database_url, tmp_path, f"127.0.0.1:{port}")

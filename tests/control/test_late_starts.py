@@ -8,11 +8,11 @@ from prometheus_client import CollectorRegistry
 from temporalio.client import Schedule, ScheduleActionStartWorkflow, ScheduleCalendarSpec, ScheduleRange, ScheduleSpec
 from temporalio.testing import WorkflowEnvironment
 
-from crawler_lifecycle.control.engine import Engine
-from crawler_lifecycle.control.late_starts import LateStarts, late_starts, requests_without_run
-from crawler_lifecycle.domain.naming import RUN_WORKFLOW
 from crawler_lifecycle.errors import TemporaryError
-from crawler_lifecycle.services.late_start_metrics import LateStartMetrics
+from crawler_lifecycle.model.naming import RUN_WORKFLOW
+from crawler_lifecycle.schedules.commands.late_starts import LateStarts, late_starts, requests_without_run
+from crawler_lifecycle.schedules.processes import LateStartMetrics
+from crawler_lifecycle.temporal.engine import Engine
 from tests.waiting import eventually_async
 
 

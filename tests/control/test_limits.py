@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from crawler_lifecycle.adapters.http_client import HttpAnswer, HttpClient
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.contract.limits import INSTALLATION, LimitChange, LimitRecord, PauseRequest, ScopeName
-from crawler_lifecycle.contract.requesters import Requester
-from crawler_lifecycle.control import limits as module
-from crawler_lifecycle.control.installation import Installation
-from crawler_lifecycle.control.limits import LimitCommands, scopes_with_room
-from crawler_lifecycle.control.opening import context_of
+from crawler_lifecycle.assembly.opening import context_of
+from crawler_lifecycle.assembly.store import SqlStore
+from crawler_lifecycle.base.requesters import Requester
+from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.errors import BadInput, NotFound, NotReady, TemporaryError
+from crawler_lifecycle.limits import commands as module
+from crawler_lifecycle.limits.commands import LimitCommands, scopes_with_room
+from crawler_lifecycle.model.limits import INSTALLATION, LimitChange, LimitRecord, PauseRequest, ScopeName
+from crawler_lifecycle.settings.installation import Installation
+from crawler_lifecycle.transport.http_client import HttpAnswer, HttpClient
 from tests.databases import MakeRun, copy_of, ref_to
 from tests.schedulers import TOKEN, SmallCluster, a_catalogue
 from tests.schedulers import served as served_scheduler

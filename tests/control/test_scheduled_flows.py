@@ -10,18 +10,24 @@ import pytest
 import pytest_asyncio
 from temporalio.testing import WorkflowEnvironment
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.contract.flows.definition import FlowDefinition, MemberDefinition
-from crawler_lifecycle.contract.flows.limits import LARGEST_SCHEDULED
-from crawler_lifecycle.contract.flows.work import ApprovalWork
-from crawler_lifecycle.contract.requests import RunRequest, refusals_as_bad_input
-from crawler_lifecycle.contract.schedules import Occurrence, OccurrenceOutcome, Overlap, ScheduleRequest, SkipReason
-from crawler_lifecycle.control.control import Control
-from crawler_lifecycle.control.installation import Installation
-from crawler_lifecycle.control.schedules import ScheduleCommands
-from crawler_lifecycle.domain.naming import scheduled_flow_id
+from crawler_lifecycle.assembly.control import Control
+from crawler_lifecycle.base.limits import LARGEST_SCHEDULED
+from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.errors import BadInput, NotFound
 from crawler_lifecycle.flows import Workflow, crawl
+from crawler_lifecycle.flows.model.definition import FlowDefinition, MemberDefinition
+from crawler_lifecycle.flows.model.work import ApprovalWork
+from crawler_lifecycle.model.naming import scheduled_flow_id
+from crawler_lifecycle.model.requests import RunRequest, refusals_as_bad_input
+from crawler_lifecycle.schedules.commands.schedule_commands import ScheduleCommands
+from crawler_lifecycle.schedules.model.schedules import (
+    Occurrence,
+    OccurrenceOutcome,
+    Overlap,
+    ScheduleRequest,
+    SkipReason,
+)
+from crawler_lifecycle.settings.installation import Installation
 from tests.databases import copy_of
 from tests.flow_stage import FlowStage, flow_stage
 from tests.schedulers import TOKEN, SmallCluster, a_catalogue, served

@@ -21,11 +21,18 @@ from temporalio.service import RPCError, RPCStatusCode
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
-from crawler_lifecycle.adapters.sql import migrate
-from crawler_lifecycle.contract.deployment import Crawler
-from crawler_lifecycle.contract.requesters import Requester, of_token
-from crawler_lifecycle.contract.requests import RunRequest, parse
-from crawler_lifecycle.contract.schedules import (
+from crawler_lifecycle.assembly.control import Control
+from crawler_lifecycle.base.requesters import Requester, of_token
+from crawler_lifecycle.database import migrate
+from crawler_lifecycle.errors import BadInput, Conflict, LifecycleError, NotFound, TemporaryError
+from crawler_lifecycle.model.deployment import Crawler
+from crawler_lifecycle.model.naming import RUN_WORKFLOW
+from crawler_lifecycle.model.requests import RunRequest, parse
+from crawler_lifecycle.model.run_plan import RunRef
+from crawler_lifecycle.model.states import RunStatus, Trigger
+from crawler_lifecycle.runs.ports.runs import Claim, NewRun
+from crawler_lifecycle.schedules.commands.schedule_commands import ScheduleCommands
+from crawler_lifecycle.schedules.model.schedules import (
     Occurrence,
     OccurrenceOutcome,
     Overlap,
@@ -33,14 +40,7 @@ from crawler_lifecycle.contract.schedules import (
     SkipReason,
     Triggered,
 )
-from crawler_lifecycle.contract.states import RunStatus, Trigger
-from crawler_lifecycle.contract.steps.run import RunRef
-from crawler_lifecycle.control.control import Control
-from crawler_lifecycle.control.installation import Installation
-from crawler_lifecycle.control.schedules import ScheduleCommands
-from crawler_lifecycle.domain.naming import RUN_WORKFLOW
-from crawler_lifecycle.errors import BadInput, Conflict, LifecycleError, NotFound, TemporaryError
-from crawler_lifecycle.ports import Claim, NewRun
+from crawler_lifecycle.settings.installation import Installation
 from tests.schedulers import TOKEN, SmallCluster, a_catalogue, served
 from tests.waiting import eventually_async
 
@@ -244,7 +244,7 @@ async def test_other_rules_undo_no_pause_that_was_made_meanwhile(
     assert (changed.jitter_seconds, changed.paused, overtaken) == (9, False, 3)
     assert [(each.reason, each.until is not None) for each in changed.pauses] == [("number 1", True)]
     overtaken = 0
-    monkeypatch.setattr("crawler_lifecycle.control.schedules.replacement.TRIES", 1)
+    monkeypatch.setattr("crawler_lifecycle.schedules.commands.replacement.TRIES", 1)
     with pytest.raises(TemporaryError, match="changed by other clients"):
         await schedules.replace(yearly("overtaken", jitter_seconds=10))
     kept = await schedules.show("overtaken")
@@ -399,7 +399,7 @@ async def test_a_trigger_that_is_made_is_no_error(
     with pytest.raises(TemporaryError):
         await schedules.trigger("asked")
     monkeypatch.setattr(service, "patch_schedule", patch)
-    monkeypatch.setattr("crawler_lifecycle.control.schedules.commands.TRIGGER_PATIENCE", 0)
+    monkeypatch.setattr("crawler_lifecycle.schedules.commands.schedule_commands.TRIGGER_PATIENCE", 0)
     assert (await schedules.trigger("asked")).outcome is OccurrenceOutcome.ASKED
 
 

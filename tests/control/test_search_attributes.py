@@ -4,9 +4,9 @@ import pytest
 from temporalio.common import SearchAttributeKey
 from temporalio.testing import WorkflowEnvironment
 
-from crawler_lifecycle.control import connection
-from crawler_lifecycle.control.engine import Engine
-from crawler_lifecycle.workflows.visibility import SEARCH_ATTRIBUTES
+from crawler_lifecycle.temporal import connection
+from crawler_lifecycle.temporal.engine import Engine
+from crawler_lifecycle.temporal.visibility import SEARCH_ATTRIBUTES
 
 
 @pytest.fixture

@@ -5,10 +5,10 @@ from datetime import timedelta
 import pytest
 from temporalio.testing import WorkflowEnvironment
 
-from crawler_lifecycle.control.checks import check_retention
-from crawler_lifecycle.control.engine import Engine
+from crawler_lifecycle.assembly.checks import check_retention
 from crawler_lifecycle.errors import NotReady
 from crawler_lifecycle.settings import Settings
+from crawler_lifecycle.temporal.engine import Engine
 
 
 @pytest.fixture

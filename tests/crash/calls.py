@@ -3,14 +3,15 @@
 from pathlib import Path
 from unittest.mock import Mock
 
-import crawler_lifecycle.services.placing as placing
-import crawler_lifecycle.services.scheduler as scheduler
-from crawler_lifecycle.bootstrap.parts import Parts
-from crawler_lifecycle.bootstrap.steps import activities
-from crawler_lifecycle.managers.link import ManagerLink
-from crawler_lifecycle.ports import ManagerLedger, StepClaims
-from crawler_lifecycle.services.dispatcher import Dispatcher
-from crawler_lifecycle.services.watcher import Watcher
+import crawler_lifecycle.clusters.processes.placing as placing
+import crawler_lifecycle.clusters.processes.scheduler as scheduler
+from crawler_lifecycle.assembly.parts import Parts
+from crawler_lifecycle.assembly.steps import activities
+from crawler_lifecycle.flows.ports.claims import StepClaims
+from crawler_lifecycle.managers.authors.link import ManagerLink
+from crawler_lifecycle.managers.ports import ManagerLedger
+from crawler_lifecycle.runs.processes.dispatcher import Dispatcher
+from crawler_lifecycle.runs.processes.watcher import Watcher
 from crawler_lifecycle.settings import Settings
 from tests.crash.channels import ANSWERED, CALLED, HOST, OBJECT
 from tests.crash.hooks import AFTER, BEFORE, OF_STARTS, OF_THE_CLUSTER

@@ -12,14 +12,9 @@ from datetime import timedelta
 from temporalio.client import RPCTimeoutOrCancelledError, WorkflowExecutionStatus
 from temporalio.service import RPCError
 
-from crawler_lifecycle.adapters.zip_parts import archived_name
-from crawler_lifecycle.contract.limits import LEAST_TASKS
-from crawler_lifecycle.contract.requests import StopRequest
-from crawler_lifecycle.contract.states import RunStatus, StopPhase, TaskStatus, Trigger
-from crawler_lifecycle.contract.steps.run import ExportedEnd, RunRef
-from crawler_lifecycle.control.runs import Started
-from crawler_lifecycle.domain.limits import HELD, RELEASED
-from crawler_lifecycle.domain.naming import (
+from crawler_lifecycle.delivery.adapters.zip_parts import archived_name
+from crawler_lifecycle.model.limits import LEAST_TASKS
+from crawler_lifecycle.model.naming import (
     AUDIT_WORKFLOW,
     EXPORT_WORKFLOW,
     FLOW_WORKFLOW,
@@ -27,8 +22,13 @@ from crawler_lifecycle.domain.naming import (
     SCHEDULED_FLOW_WORKFLOW,
     export_workflow_id,
 )
-from crawler_lifecycle.domain.reasons import ADMISSION, IMAGE_PULL
-from crawler_lifecycle.workflows.visibility import CRAWLER_NAME
+from crawler_lifecycle.model.reasons import ADMISSION, IMAGE_PULL
+from crawler_lifecycle.model.requests import StopRequest
+from crawler_lifecycle.model.run_plan import ExportedEnd, RunRef
+from crawler_lifecycle.model.states import RunStatus, StopPhase, TaskStatus, Trigger
+from crawler_lifecycle.runs.commands.runs import Started
+from crawler_lifecycle.runs.rules.limits import HELD, RELEASED
+from crawler_lifecycle.temporal.visibility import CRAWLER_NAME
 from tests.crash.audits import BEFORE_THE_EXPORT, audited
 from tests.crash.flows import flow, flow_cancelled, flow_doors
 from tests.crash.hooks import TROUBLES, hold, prevent_starts, suspend

@@ -9,15 +9,9 @@ import signal
 import sys
 from unittest.mock import patch
 
-from crawler_lifecycle.contract.flows.requests import (
-    AppendMembers,
-    CancelMembers,
-    FlowRequest,
-    PushFlow,
-    RetryMembers,
-)
-from crawler_lifecycle.control.control import Control
-from crawler_lifecycle.control.engine import Engine
+from crawler_lifecycle.assembly.control import Control
+from crawler_lifecycle.flows.model.requests import AppendMembers, CancelMembers, FlowRequest, PushFlow, RetryMembers
+from crawler_lifecycle.temporal.engine import Engine
 
 REQUESTS: dict[str, type[FlowRequest]] = {
     "push": PushFlow,

@@ -19,8 +19,8 @@ from typing import Any
 import pymysql
 from temporalio import activity
 
-from crawler_lifecycle.activities.reconciliation import TRIES_OF_A_PAGE
 from crawler_lifecycle.errors import LifecycleError, TemporaryError
+from crawler_lifecycle.runs.activities.reconciliation import TRIES_OF_A_PAGE
 from tests.crash.ports import Way
 
 LATEST = 20.0

@@ -9,8 +9,9 @@ from contextlib import suppress
 
 from temporalio.client import WorkflowExecutionStatus, WorkflowHandle
 
-from crawler_lifecycle.contract.flows.answers import FlowAnswer
-from crawler_lifecycle.contract.flows.requests import (
+from crawler_lifecycle.flows import Workflow
+from crawler_lifecycle.flows.model.answers import FlowAnswer
+from crawler_lifecycle.flows.model.requests import (
     AppendMembers,
     ApproveMember,
     CancelMembers,
@@ -18,11 +19,10 @@ from crawler_lifecycle.contract.flows.requests import (
     PushFlow,
     RetryMembers,
 )
-from crawler_lifecycle.contract.flows.states import FlowState, MemberState
-from crawler_lifecycle.contract.states import TaskStatus
-from crawler_lifecycle.control.runs import Started
-from crawler_lifecycle.domain.naming import flow_workflow_id
-from crawler_lifecycle.flows import Workflow
+from crawler_lifecycle.model.flow_states import FlowState, MemberState
+from crawler_lifecycle.model.naming import flow_workflow_id
+from crawler_lifecycle.model.states import TaskStatus
+from crawler_lifecycle.runs.commands.runs import Started
 from tests.crash.graph import addition, calls_of, deciding, hanging, whole
 from tests.crash.stack import PATIENCE, PAUSE, Case, patiently, until
 from tests.embedded import environment

@@ -28,18 +28,21 @@ import workers.flows
 import workers.lifecycle
 import workers.scheduler
 import workers.watcher
-from crawler_lifecycle.activities.boundary import Boundary  # noqa: F401 (loaded before the first fork)
-from crawler_lifecycle.adapters.local.cluster import LocalCluster
-from crawler_lifecycle.domain.looks import JobPhase
-from crawler_lifecycle.domain.reasons import IMAGE_PULL, SUSPENDED
-from crawler_lifecycle.ports import Cluster, FlowSupervisors, ManagerLedger, StepClaims
-from crawler_lifecycle.services.dispatcher import Dispatcher
-from crawler_lifecycle.services.flows.host import StepHost
-from crawler_lifecycle.services.flows.managers.hosting import Managers, managers_of
-from crawler_lifecycle.services.placing import PlacesJobs
-from crawler_lifecycle.services.scheduler import make_app
-from crawler_lifecycle.services.watcher import Watcher
-from crawler_lifecycle.workflows.plugin import LifecyclePlugin
+from crawler_lifecycle.assembly.plugin import LifecyclePlugin
+from crawler_lifecycle.clusters.local.cluster import LocalCluster
+from crawler_lifecycle.clusters.ports import Cluster
+from crawler_lifecycle.clusters.processes.placing import PlacesJobs
+from crawler_lifecycle.clusters.processes.scheduler import make_app
+from crawler_lifecycle.delivery.ports.outside import FlowSupervisors
+from crawler_lifecycle.flows.ports.claims import StepClaims
+from crawler_lifecycle.hosts.host import StepHost
+from crawler_lifecycle.hosts.managers.hosting import Managers, managers_of
+from crawler_lifecycle.managers.ports import ManagerLedger
+from crawler_lifecycle.model.looks import JobPhase
+from crawler_lifecycle.model.reasons import IMAGE_PULL, SUSPENDED
+from crawler_lifecycle.runs.processes.dispatcher import Dispatcher
+from crawler_lifecycle.runs.processes.watcher import Watcher
+from crawler_lifecycle.temporal.boundary import Boundary  # noqa: F401 (loaded before the first fork)
 from tests.crash.channels import HOST, mortal_channel
 from tests.crash.deaths import Deaths
 from tests.crash.faults import OF_PORTS, Fault, Faulty, LosingCommits, one_after_the_other, one_fault

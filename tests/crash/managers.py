@@ -3,15 +3,15 @@
 from collections import Counter
 from collections.abc import Collection
 
-from crawler_lifecycle.contract.flows.definition import FlowDefinition, MemberDefinition
-from crawler_lifecycle.contract.flows.requests import PushFlow, StopFlow, StopWay
-from crawler_lifecycle.contract.flows.states import FlowState, MemberState
-from crawler_lifecycle.contract.flows.work import CallForm, StepWork
-from crawler_lifecycle.contract.managers.records import ItemRecord
-from crawler_lifecycle.contract.managers.turns import Counts
-from crawler_lifecycle.contract.records import RunRecord
-from crawler_lifecycle.contract.states import TaskStatus
-from crawler_lifecycle.control.runs import Started
+from crawler_lifecycle.flows.model.definition import FlowDefinition, MemberDefinition
+from crawler_lifecycle.flows.model.manager_records import ItemRecord
+from crawler_lifecycle.flows.model.requests import PushFlow, StopFlow, StopWay
+from crawler_lifecycle.flows.model.turns import Counts
+from crawler_lifecycle.flows.model.work import CallForm, StepWork
+from crawler_lifecycle.model.flow_states import FlowState, MemberState
+from crawler_lifecycle.model.records import RunRecord
+from crawler_lifecycle.model.states import TaskStatus
+from crawler_lifecycle.runs.commands.runs import Started
 from tests.crash.flows import nudged, states, until_ended
 from tests.crash.graph import calls_of
 from tests.crash.managing import EXTRA, FAILING, HELD_BACK, Polite, Shops

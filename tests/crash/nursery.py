@@ -25,9 +25,9 @@ import workers.flows
 import workers.lifecycle
 import workers.scheduler
 import workers.watcher
-from crawler_lifecycle.services import process
-from crawler_lifecycle.services.flows.modules import load
-from crawler_lifecycle.services.hiding import keep_installation
+from crawler_lifecycle.assembly import process
+from crawler_lifecycle.flows.authors.modules import load
+from crawler_lifecycle.settings.hiding import keep_installation
 from tests.crash import graph, hooks, managing
 from tests.crash.deaths import Deaths
 from tests.crash.faults import Fault, Faulty

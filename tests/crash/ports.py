@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 # given `port.method` and the call itself: what comes of it
 Way = Callable[[str, Callable[[], Any]], Any]
 T = TypeVar("T")
-STEPS = "crawler_lifecycle.activities."  # what others make use of, too
+STEPS = re.compile(r"crawler_lifecycle\.(\w+\.activities|temporal\.(boundary|together))\b")  # used by others, too
 NAMES = re.compile(r"\b(\w+)(?:\.(\w+))?")
 ASKS = re.compile(r"(?=\b_?(\w+)\.(\w+)\b)")
 
@@ -48,7 +48,7 @@ def _steps_of(part: type) -> list[Any]:
         for owner, name in NAMES.findall(inspect.getsource(step)):
             module = names.get(owner)
             reached = getattr(module, name, None) if isinstance(module, ModuleType) else names.get(owner)
-            if getattr(reached, "__module__", "").startswith(STEPS) and reached not in steps and callable(reached):
+            if STEPS.match(getattr(reached, "__module__", "")) and reached not in steps and callable(reached):
                 steps.append(reached)
     return steps
 

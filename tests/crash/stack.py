@@ -16,20 +16,20 @@ from typing import TypeVar
 from temporalio.client import WorkflowExecutionStatus
 from temporalio.service import RPCError
 
-from crawler_lifecycle.adapters.catalogue import Catalogue
-from crawler_lifecycle.adapters.sql.migrate import upgrade
-from crawler_lifecycle.bootstrap.parts import Parts
-from crawler_lifecycle.contract.deployment import DeploymentRequest
-from crawler_lifecycle.contract.records import RunDetails
-from crawler_lifecycle.contract.requests import RunRequest
-from crawler_lifecycle.contract.states import ExportState
-from crawler_lifecycle.control.control import Control
-from crawler_lifecycle.control.installation import Installation
-from crawler_lifecycle.control.runs import Started
-from crawler_lifecycle.domain.naming import RUN_WORKFLOW
+from crawler_lifecycle.assembly.control import Control
+from crawler_lifecycle.assembly.parts import Parts
+from crawler_lifecycle.clusters.adapters.catalogue import Catalogue
+from crawler_lifecycle.database.migrate import upgrade
 from crawler_lifecycle.errors import LifecycleError, TemporaryError
-from crawler_lifecycle.services.embedded.addresses import Ports
-from crawler_lifecycle.services.embedded.plan import StackPlan, make_plan, temporal_part
+from crawler_lifecycle.model.deployment import DeploymentRequest
+from crawler_lifecycle.model.naming import RUN_WORKFLOW
+from crawler_lifecycle.model.records import RunDetails
+from crawler_lifecycle.model.requests import RunRequest
+from crawler_lifecycle.model.states import ExportState
+from crawler_lifecycle.runs.commands.runs import Started
+from crawler_lifecycle.settings.installation import Installation
+from crawler_lifecycle.stack.addresses import Ports
+from crawler_lifecycle.stack.plan import StackPlan, make_plan, temporal_part
 from tests.crash.calls import CALLS
 from tests.crash.deaths import Deaths
 from tests.crash.graph import DEATHS, NOTES

@@ -15,7 +15,7 @@ import yaml
 from kubernetes_validate.utils import schema_contents
 from referencing import Registry, Resource
 
-from crawler_lifecycle.adapters.kubernetes.http import server_version
+from crawler_lifecycle.clusters.kubernetes.http import server_version
 
 OLDEST = ".".join(map(str, server_version.OLDEST))
 VERSIONS = (OLDEST, "1.36")  # the oldest that is accepted, and that of the test bed

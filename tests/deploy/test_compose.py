@@ -18,12 +18,12 @@ import pytest
 import yaml
 from pymysql._auth import sha2_rsa_encrypt
 
-from crawler_lifecycle import configuration
-from crawler_lifecycle.adapters.aws.archives import S3Archiver
-from crawler_lifecycle.adapters.sql.database import parse_url
-from crawler_lifecycle.control.connection import search_attribute_types
-from crawler_lifecycle.services.embedded.addresses import free_ports
-from crawler_lifecycle.services.embedded.plan import TEMPORAL_EAGER, TEMPORAL_LIMITS
+from crawler_lifecycle.database.database import parse_url
+from crawler_lifecycle.delivery.aws.archives import S3Archiver
+from crawler_lifecycle.settings import configuration
+from crawler_lifecycle.stack.addresses import free_ports
+from crawler_lifecycle.stack.plan import TEMPORAL_EAGER, TEMPORAL_LIMITS
+from crawler_lifecycle.temporal.connection import search_attribute_types
 from tests.deploy.dockerfile import CHECKOUT
 from tests.stores import ENDED_AT, announced
 

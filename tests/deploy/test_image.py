@@ -10,12 +10,12 @@ import click
 import pytest
 
 from crawler_lifecycle import __version__
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.store import SqlStore
+from crawler_lifecycle.assembly.store import SqlStore
 from crawler_lifecycle.cli.program import main
-from crawler_lifecycle.contract.deployment import Crawler
-from crawler_lifecycle.contract.requests import RunRequest
-from crawler_lifecycle.ports import NewRun
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.model.deployment import Crawler
+from crawler_lifecycle.model.requests import RunRequest
+from crawler_lifecycle.runs.ports.runs import NewRun
 from tests.deploy.dockerfile import BUILD_SECONDS, STRANGER, Image
 
 pytestmark = [pytest.mark.process, pytest.mark.system, pytest.mark.timeout(BUILD_SECONDS)]

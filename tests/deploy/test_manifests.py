@@ -14,12 +14,11 @@ from uuid import uuid4
 import pytest
 import yaml
 
-from crawler_lifecycle import configuration
-from crawler_lifecycle.adapters.catalogue import Catalogue
-from crawler_lifecycle.adapters.kubernetes.act.job_spec import PodSettings, job_of
-from crawler_lifecycle.adapters.kubernetes.http.rights import RIGHTS
-from crawler_lifecycle.contract.deployment import Crawler, DeploymentRequest
-from crawler_lifecycle.settings import Settings
+from crawler_lifecycle.clusters.adapters.catalogue import Catalogue
+from crawler_lifecycle.clusters.kubernetes.act.job_spec import PodSettings, job_of
+from crawler_lifecycle.clusters.kubernetes.http.rights import RIGHTS
+from crawler_lifecycle.model.deployment import Crawler, DeploymentRequest
+from crawler_lifecycle.settings import Settings, configuration
 from crawler_lifecycle.triggers.queue import ANSWER_SECONDS, POLL_SECONDS
 from tests.deploy import manifests
 from tests.deploy.manifests import INSTALLATIONS, KUBERNETES, KUSTOMIZATION, Document, Folder, problems, read

@@ -9,13 +9,13 @@ import pytest
 import pytest_asyncio
 from temporalio.testing import WorkflowEnvironment
 
-from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.client import Flows
-from crawler_lifecycle.domain.naming import steps_queue
+from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.flows import Workflow
-from crawler_lifecycle.services.flows.clients import StepClients
-from crawler_lifecycle.services.flows.host import StepHost
-from crawler_lifecycle.services.flows.modules import load
+from crawler_lifecycle.flows.authors.modules import load
+from crawler_lifecycle.hosts.clients import StepClients
+from crawler_lifecycle.hosts.host import StepHost
+from crawler_lifecycle.model.naming import steps_queue
 from crawler_lifecycle.settings.processes import FlowSettings
 from tests.databases import copy_of
 from tests.flow_stage import FlowStage, flow_stage

@@ -11,11 +11,11 @@ import pytest
 from temporalio.client import WorkflowFailureError
 from temporalio.exceptions import ApplicationError
 
-from crawler_lifecycle.contract.flows.states import FlowState
-from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.errors import TemporaryError
 from crawler_lifecycle.flows import RetryPolicy, Workflow, any_of, crawl
-from crawler_lifecycle.flows.needs import Quorum
+from crawler_lifecycle.flows.authors.needs import Quorum
+from crawler_lifecycle.model.flow_states import FlowState
+from crawler_lifecycle.model.states import RunStatus
 from tests.contracts.flows import Flow
 from tests.databases import copy_file
 from tests.flows import steps

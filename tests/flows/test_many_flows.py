@@ -5,8 +5,8 @@ from collections import Counter
 
 import pytest
 
-from crawler_lifecycle.contract.flows.states import FlowState, MemberState
 from crawler_lifecycle.flows import Workflow
+from crawler_lifecycle.model.flow_states import FlowState, MemberState
 from tests.flows import steps
 from tests.flows.conftest import Service
 

@@ -19,14 +19,14 @@ import pytest
 from sqlalchemy import func, select
 from temporalio.testing import WorkflowEnvironment
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.flow_schema import flow_members
-from crawler_lifecycle.contract.flows.records import FlowStatus
-from crawler_lifecycle.contract.flows.states import MemberKind, MemberState
-from crawler_lifecycle.domain.flows.messages import WriteFlow
-from crawler_lifecycle.domain.flows.summary import status_of
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.database.flow_schema import flow_members
 from crawler_lifecycle.errors import Conflict
 from crawler_lifecycle.flows import Context, Workflow
+from crawler_lifecycle.flows.model.records import FlowStatus
+from crawler_lifecycle.flows.rules.messages import WriteFlow
+from crawler_lifecycle.flows.rules.summary import status_of
+from crawler_lifecycle.model.flow_states import MemberKind, MemberState
 from crawler_lifecycle.testing.memory import NOW
 from tests.contracts.flows import Flow
 from tests.databases import copy_of

@@ -4,13 +4,13 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from crawler_lifecycle.adapters.kubernetes.act.job_spec import PodSettings
-from crawler_lifecycle.adapters.kubernetes.cluster import KubernetesCluster, LogStorage
-from crawler_lifecycle.adapters.kubernetes.http.connection import ApiAccess
-from crawler_lifecycle.adapters.kubernetes.observe.looking import PATIENT, JobPatience
-from crawler_lifecycle.contract.deployment import Crawler, DeploymentRequest
-from crawler_lifecycle.domain.looks import JobLook, JobPhase
-from crawler_lifecycle.domain.naming import job_name
+from crawler_lifecycle.clusters.kubernetes.act.job_spec import PodSettings
+from crawler_lifecycle.clusters.kubernetes.cluster import KubernetesCluster, LogStorage
+from crawler_lifecycle.clusters.kubernetes.http.connection import ApiAccess
+from crawler_lifecycle.clusters.kubernetes.observe.looking import PATIENT, JobPatience
+from crawler_lifecycle.model.deployment import Crawler, DeploymentRequest
+from crawler_lifecycle.model.looks import JobLook, JobPhase
+from crawler_lifecycle.model.naming import job_name
 from tests.behaviours import Behaviour
 from tests.kubernetes.bed import Bed
 from tests.waiting import until

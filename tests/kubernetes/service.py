@@ -15,15 +15,15 @@ from typing import Any
 
 import httpx
 
-from crawler_lifecycle.adapters.sql.migrate import upgrade
-from crawler_lifecycle.contract.records import RunDetails, RunSummary
-from crawler_lifecycle.contract.requests import RunRequest, StopRequest
-from crawler_lifecycle.contract.states import IN_CLUSTER, RunStatus, TaskStatus
-from crawler_lifecycle.control.control import Control
-from crawler_lifecycle.control.installation import Installation
-from crawler_lifecycle.control.runs import Started
-from crawler_lifecycle.domain.audit.subjects import Nudge
-from crawler_lifecycle.services.embedded.addresses import free_ports
+from crawler_lifecycle.assembly.control import Control
+from crawler_lifecycle.database.migrate import upgrade
+from crawler_lifecycle.model.records import RunDetails, RunSummary
+from crawler_lifecycle.model.requests import RunRequest, StopRequest
+from crawler_lifecycle.model.states import IN_CLUSTER, RunStatus, TaskStatus
+from crawler_lifecycle.model.supervision import Nudge
+from crawler_lifecycle.runs.commands.runs import Started
+from crawler_lifecycle.settings.installation import Installation
+from crawler_lifecycle.stack.addresses import free_ports
 from tests.embedded import CRAWLCTL
 from tests.kubernetes.bed import Bed
 from tests.kubernetes.client import until

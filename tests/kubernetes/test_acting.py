@@ -11,15 +11,15 @@ from uuid import uuid4
 import pytest
 from kubernetes.config import incluster_config
 
-from crawler_lifecycle.adapters.kubernetes.act import removal
-from crawler_lifecycle.adapters.kubernetes.act.job_spec import PodSettings
-from crawler_lifecycle.adapters.kubernetes.cluster import KubernetesCluster, LogStorage
-from crawler_lifecycle.adapters.kubernetes.http import connection
-from crawler_lifecycle.adapters.kubernetes.http.connection import ApiAccess
-from crawler_lifecycle.adapters.kubernetes.observe import changes
-from crawler_lifecycle.contract.deployment import DeploymentRequest, Resources
-from crawler_lifecycle.domain.looks import JobPhase
+from crawler_lifecycle.clusters.kubernetes.act import removal
+from crawler_lifecycle.clusters.kubernetes.act.job_spec import PodSettings
+from crawler_lifecycle.clusters.kubernetes.cluster import KubernetesCluster, LogStorage
+from crawler_lifecycle.clusters.kubernetes.http import connection
+from crawler_lifecycle.clusters.kubernetes.http.connection import ApiAccess
+from crawler_lifecycle.clusters.kubernetes.observe import changes
 from crawler_lifecycle.errors import NotReady, Refused, TemporaryError
+from crawler_lifecycle.model.deployment import DeploymentRequest, Resources
+from crawler_lifecycle.model.looks import JobPhase
 from tests.behaviours import RUNS_UNTIL_ASKED, SUCCEEDS, Behaviour
 from tests.kubernetes import fates, rights
 from tests.kubernetes.bed import Bed

@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 import urllib3
 
-from crawler_lifecycle.adapters.kubernetes.act.job_spec import PodSettings, job_of
-from crawler_lifecycle.adapters.kubernetes.cluster import KubernetesCluster, LogStorage
-from crawler_lifecycle.adapters.kubernetes.http import api as transport
-from crawler_lifecycle.adapters.kubernetes.http.api import KubernetesApi
-from crawler_lifecycle.adapters.kubernetes.http.connection import ApiAccess, ApiConnection
-from crawler_lifecycle.adapters.kubernetes.observe.looking import JobPatience
-from crawler_lifecycle.contract.deployment import Crawler, DeploymentRequest, Resources
-from crawler_lifecycle.contract.states import Intent, TaskStatus
-from crawler_lifecycle.contract.steps.looks import TaskEvidence
-from crawler_lifecycle.domain.looks import EndRequest, JobLook, JobPhase, Look
+from crawler_lifecycle.clusters.kubernetes.act.job_spec import PodSettings, job_of
+from crawler_lifecycle.clusters.kubernetes.cluster import KubernetesCluster, LogStorage
+from crawler_lifecycle.clusters.kubernetes.http import api as transport
+from crawler_lifecycle.clusters.kubernetes.http.api import KubernetesApi
+from crawler_lifecycle.clusters.kubernetes.http.connection import ApiAccess, ApiConnection
+from crawler_lifecycle.clusters.kubernetes.observe.looking import JobPatience
 from crawler_lifecycle.errors import NotReady
+from crawler_lifecycle.model.deployment import Crawler, DeploymentRequest, Resources
+from crawler_lifecycle.model.looks import EndRequest, JobLook, JobPhase, Look
+from crawler_lifecycle.model.states import Intent, TaskStatus
+from crawler_lifecycle.model.task_changes import TaskEvidence
 from tests.behaviours import RUNS_UNTIL_ASKED, Behaviour
 from tests.kubernetes import fates, rights
 from tests.kubernetes.bed import Bed, condition

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from crawler_lifecycle.adapters.kubernetes.cluster import KubernetesCluster
-from crawler_lifecycle.bootstrap.clusters import cluster_of
-from crawler_lifecycle.contract.deployment import Crawler
-from crawler_lifecycle.domain.looks import JobLook, JobPhase
+from crawler_lifecycle.assembly.clusters import cluster_of
+from crawler_lifecycle.clusters.kubernetes.cluster import KubernetesCluster
 from crawler_lifecycle.errors import NotReady
+from crawler_lifecycle.model.deployment import Crawler
+from crawler_lifecycle.model.looks import JobLook, JobPhase
 from crawler_lifecycle.settings import Settings
 from crawler_lifecycle.settings.cluster import ClusterSettings, KubernetesSettings
 from tests.deploy import manifests

@@ -8,14 +8,14 @@ from uuid import uuid4
 
 import pytest
 
-from crawler_lifecycle.adapters.catalogue import Catalogue
-from crawler_lifecycle.adapters.kubernetes.act.job_spec import STAY
-from crawler_lifecycle.adapters.kubernetes.observe.looking import JobPatience
-from crawler_lifecycle.contract.deployment import Crawler
-from crawler_lifecycle.contract.pod_shape import PodShape
-from crawler_lifecycle.contract.states import Intent, TaskStatus
-from crawler_lifecycle.domain.looks import JobPhase, Look
-from crawler_lifecycle.domain.verdict import verdict
+from crawler_lifecycle.clusters.adapters.catalogue import Catalogue
+from crawler_lifecycle.clusters.kubernetes.act.job_spec import STAY
+from crawler_lifecycle.clusters.kubernetes.observe.looking import JobPatience
+from crawler_lifecycle.model.deployment import Crawler
+from crawler_lifecycle.model.looks import JobPhase, Look
+from crawler_lifecycle.model.pod_shape import PodShape
+from crawler_lifecycle.model.states import Intent, TaskStatus
+from crawler_lifecycle.runs.rules.verdict import verdict
 from tests.behaviours import RUNS_UNTIL_ASKED
 from tests.kubernetes import fates, jobs
 from tests.kubernetes.bed import Bed

@@ -9,13 +9,13 @@ import pytest
 from sqlalchemy import update
 from temporalio.testing import WorkflowEnvironment
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.schema import histories
-from crawler_lifecycle.contract.records import RunDetails
-from crawler_lifecycle.contract.states import RunStatus, TaskStatus
-from crawler_lifecycle.control.runs import Started
-from crawler_lifecycle.domain import saturation
-from crawler_lifecycle.domain.limits import HELD, RELEASED
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.database.schema import histories
+from crawler_lifecycle.model.records import RunDetails
+from crawler_lifecycle.model.states import RunStatus, TaskStatus
+from crawler_lifecycle.runs.commands.runs import Started
+from crawler_lifecycle.runs.rules import saturation
+from crawler_lifecycle.runs.rules.limits import HELD, RELEASED
 from tests.kubernetes.faulty import Faulty
 from tests.kubernetes.harm import full_quota
 from tests.kubernetes.service import Service, assert_completed

@@ -4,13 +4,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from crawler_lifecycle.contract.flows.item_requests import RetryItems
-from crawler_lifecycle.contract.flows.states import EndKind
-from crawler_lifecycle.contract.managers.turns import Counts
-from crawler_lifecycle.domain.flows.messages import AttemptRef, ReadFlow
-from crawler_lifecycle.managers.workflow_manager import BaseLoopScript
-from crawler_lifecycle.ports import ManagerRef, SupervisorExecution
-from crawler_lifecycle.ports.flows.claims import StepEnd
+from crawler_lifecycle.flows.model.item_requests import RetryItems
+from crawler_lifecycle.flows.model.turns import Counts
+from crawler_lifecycle.flows.ports.claims import StepEnd
+from crawler_lifecycle.flows.rules.messages import AttemptRef, ReadFlow
+from crawler_lifecycle.managers.authors.workflow_manager import BaseLoopScript
+from crawler_lifecycle.managers.ports import ManagerRef
+from crawler_lifecycle.model.flow_states import EndKind
+from crawler_lifecycle.runs.ports.runs import SupervisorExecution
 from crawler_lifecycle.testing import ManagerPlay, StartedJob
 from crawler_lifecycle.testing.managed import FOR_EVER, HOST
 from tests.contracts.managers import Managed

@@ -8,22 +8,22 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.cli.flow_files import definition_in, manager_in
+from crawler_lifecycle.assembly.store import SqlStore
 from crawler_lifecycle.cli.program import main
-from crawler_lifecycle.client.http.connection import HttpConnection
-from crawler_lifecycle.client.http.flows import ApiFlows
-from crawler_lifecycle.contract.flows.requests import PushFlow
-from crawler_lifecycle.contract.flows.work import ManagerWork
-from crawler_lifecycle.control.flows.definitions import workflow_of
+from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.flows import Workflow, crawl
+from crawler_lifecycle.flows.client import ApiFlows
+from crawler_lifecycle.flows.commands.definitions import workflow_of
+from crawler_lifecycle.flows.model.requests import PushFlow
+from crawler_lifecycle.flows.model.work import ManagerWork
 from crawler_lifecycle.managers import GeneratorCrawlManager, PeriodicCrawlManager, manager
-from crawler_lifecycle.managers.failures import AuthorsFailure
-from crawler_lifecycle.ports import ManagerRef
+from crawler_lifecycle.managers.authors.failures import AuthorsFailure
+from crawler_lifecycle.managers.cli.flow_files import definition_in, manager_in
+from crawler_lifecycle.managers.ports import ManagerRef
 from crawler_lifecycle.testing import ManagerPlay, MemoryFlows, completed, failed, run_inline
 from crawler_lifecycle.testing.outcomes import RefusedCrawl
+from crawler_lifecycle.transport.connection import HttpConnection
 from tests.contracts.flows import Flow
 from tests.databases import copy_of
 

@@ -14,11 +14,17 @@ from crawler_lifecycle.managers import (
     GraphManager,
     JobParams,
 )
-from crawler_lifecycle.managers.arguments import command_line
-from crawler_lifecycle.managers.differences import ATTRIBUTES, CALLED_IN_VAIN, MEMBERS, NEVER_CALLED, differences
-from crawler_lifecycle.managers.preview import preview
-from crawler_lifecycle.managers.requesting import request_of
-from crawler_lifecycle.managers.workflow_manager import WorkFlowManager
+from crawler_lifecycle.managers.authors.arguments import command_line
+from crawler_lifecycle.managers.authors.differences import (
+    ATTRIBUTES,
+    CALLED_IN_VAIN,
+    MEMBERS,
+    NEVER_CALLED,
+    differences,
+)
+from crawler_lifecycle.managers.authors.preview import preview
+from crawler_lifecycle.managers.authors.requesting import request_of
+from crawler_lifecycle.managers.authors.workflow_manager import WorkFlowManager
 from tests.managers.reference import at_once, crawlmanager, input_files
 
 

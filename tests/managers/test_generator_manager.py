@@ -16,10 +16,10 @@ from crawler_lifecycle.managers import (
     JobDict,
     JobParams,
     StopRetry,
-    generator,
     get_jobseq,
 )
-from crawler_lifecycle.managers.failures import AuthorsFailure
+from crawler_lifecycle.managers.authors import generator
+from crawler_lifecycle.managers.authors.failures import AuthorsFailure
 from crawler_lifecycle.testing import ManagerPlay
 from tests.managers.authors import Shops, shops_with
 from tests.managers.play import Play, nothing, play_of

@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 
-from crawler_lifecycle.contract.managers.items import Job, JobState
-from crawler_lifecycle.contract.requests import RunParameters
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.managers import (
     AsyncSchedulerCrawlManagerMixin,
@@ -21,9 +19,11 @@ from crawler_lifecycle.managers import (
     JobParams,
     PeriodicCrawlManager,
 )
-from crawler_lifecycle.managers.failures import AuthorsFailure
-from crawler_lifecycle.managers.owned_jobs import outcome_of
-from crawler_lifecycle.managers.parameters import merged
+from crawler_lifecycle.managers.authors.failures import AuthorsFailure
+from crawler_lifecycle.managers.authors.owned_jobs import outcome_of
+from crawler_lifecycle.managers.authors.parameters import merged
+from crawler_lifecycle.model.manager_items import Job, JobState
+from crawler_lifecycle.model.requests import RunParameters
 from crawler_lifecycle.testing import ManagerPlay, completed, failed
 from tests.managers.authors import Shops, shops_with
 
@@ -309,7 +309,7 @@ def test_45_n14_the_mixin_for_cached_ends_changes_nothing() -> None:
 
 
 def test_46_owned_jobs_are_listed_by_state_and_tag_in_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("crawler_lifecycle.managers.owned_jobs.JOBS_IN_A_PAGE", 2)
+    monkeypatch.setattr("crawler_lifecycle.managers.authors.owned_jobs.JOBS_IN_A_PAGE", 2)
 
     class Tagged(Shops):
         def set_parameters_gen(self) -> Iterator[Any]:

@@ -20,10 +20,10 @@ from crawler_lifecycle.managers import (
     SpiderStatsAggregatorMixin,
     WorkFlowManager,
 )
-from crawler_lifecycle.managers.arguments import command_line
-from crawler_lifecycle.managers.defining import build, family_of, flow_of
-from crawler_lifecycle.managers.failures import AuthorsFailure
-from crawler_lifecycle.managers.owned_jobs import STATES
+from crawler_lifecycle.managers.authors.arguments import command_line
+from crawler_lifecycle.managers.authors.defining import build, family_of, flow_of
+from crawler_lifecycle.managers.authors.failures import AuthorsFailure
+from crawler_lifecycle.managers.authors.owned_jobs import STATES
 from crawler_lifecycle.testing import ManagerPlay
 from tests.contracts.managers import managed
 from tests.managers.authors import Shops, shops_with

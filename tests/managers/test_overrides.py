@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from crawler_lifecycle.contract.managers.turns import Counts
+from crawler_lifecycle.flows.model.turns import Counts
 from crawler_lifecycle.managers import AsyncSchedulerCrawlManagerMixin, GeneratorCrawlManager, JobDict
 from crawler_lifecycle.testing import ManagerPlay
 from tests.managers.authors import Shops

@@ -16,7 +16,7 @@ from crawler_lifecycle.managers import (
     PeriodicCrawlManager,
     WorkFlowManager,
 )
-from crawler_lifecycle.managers.arguments import command_line
+from crawler_lifecycle.managers.authors.arguments import command_line
 from crawler_lifecycle.testing import ManagerPlay, assert_crash_safe
 
 LINE = ["--spider-args", '{"country": "de"}']

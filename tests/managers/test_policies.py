@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from crawler_lifecycle.adapters.sql.manager_rows import NOT_TRIED_AGAIN
-from crawler_lifecycle.contract.managers.items import Problem
 from crawler_lifecycle.managers import Breaker, Item, PeriodicCrawlManager, RetryRule
-from crawler_lifecycle.managers.failures import GeneratorChanged
-from crawler_lifecycle.managers.policies import key_of
+from crawler_lifecycle.managers.authors.failures import GeneratorChanged
+from crawler_lifecycle.managers.authors.policies import key_of
+from crawler_lifecycle.managers.store.rows import NOT_TRIED_AGAIN
+from crawler_lifecycle.model.manager_items import Problem
 from crawler_lifecycle.testing import ManagerPlay, completed, failed, stopped
 from tests.managers.authors import Shops, shops_with
 

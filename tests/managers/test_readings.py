@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from crawler_lifecycle.contract.deployment import Crawler
-from crawler_lifecycle.contract.requests import RunRequest
-from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.managers import AsyncSchedulerCrawlManagerMixin, CachedFinishedJobsMixin, CrawlManager, JobParams
-from crawler_lifecycle.managers.failures import AuthorsFailure
-from crawler_lifecycle.ports import NewRun
+from crawler_lifecycle.managers.authors.failures import AuthorsFailure
+from crawler_lifecycle.model.deployment import Crawler
+from crawler_lifecycle.model.requests import RunRequest
+from crawler_lifecycle.model.states import RunStatus
+from crawler_lifecycle.runs.ports.runs import NewRun
 from crawler_lifecycle.testing import ManagerPlay, failed, stopped
 from tests.databases import ref_to
 from tests.managers.authors import Shops

@@ -11,7 +11,8 @@ import pytest
 
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.files import FSHelper
-from crawler_lifecycle.managers import GeneratorCrawlManager, get_kumo_loglevel, workflow_manager
+from crawler_lifecycle.managers import GeneratorCrawlManager, get_kumo_loglevel
+from crawler_lifecycle.managers.authors import workflow_manager
 from crawler_lifecycle.testing import ManagerPlay, assert_crash_safe, completed
 from tests.managers.reference import at_once, crawlmanager, input_files
 from tests.stores import REGION, client_of

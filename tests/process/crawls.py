@@ -23,17 +23,17 @@ import psutil
 from temporalio.api.enums.v1 import PendingActivityState
 from temporalio.api.failure.v1 import Failure
 
-from crawler_lifecycle.adapters.local.processes import survey
-from crawler_lifecycle.adapters.local.records import JobFolder
-from crawler_lifecycle.adapters.local.records import StartRecord as Runner
-from crawler_lifecycle.contract.records import RunDetails
-from crawler_lifecycle.contract.requests import RunRequest, StopRequest
-from crawler_lifecycle.contract.states import ExportState, RunStatus, TaskStatus
-from crawler_lifecycle.control.control import Control
-from crawler_lifecycle.control.runs import Started
-from crawler_lifecycle.domain.looks import JobKey
-from crawler_lifecycle.domain.naming import RUN_WORKFLOW
+from crawler_lifecycle.assembly.control import Control
+from crawler_lifecycle.clusters.local.processes import survey
+from crawler_lifecycle.clusters.local.records import JobFolder
+from crawler_lifecycle.clusters.local.records import StartRecord as Runner
 from crawler_lifecycle.errors import TemporaryError
+from crawler_lifecycle.model.looks import JobKey
+from crawler_lifecycle.model.naming import RUN_WORKFLOW
+from crawler_lifecycle.model.records import RunDetails
+from crawler_lifecycle.model.requests import RunRequest, StopRequest
+from crawler_lifecycle.model.states import ExportState, RunStatus, TaskStatus
+from crawler_lifecycle.runs.commands.runs import Started
 from tests.embedded import Crawlctl, processes_of, stack_processes, up
 from tests.waiting import eventually, eventually_async
 

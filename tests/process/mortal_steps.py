@@ -6,9 +6,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from crawler_lifecycle.adapters.sql.flow_doors import SqlFlowDoors
-from crawler_lifecycle.adapters.sql.store import SqlStepClaims
+from crawler_lifecycle.assembly.store import SqlStepClaims
 from crawler_lifecycle.flows import Context, Workflow
+from crawler_lifecycle.flows.store.doors import SqlFlowDoors
 
 FOLDER = Path(os.environ["MORTAL_FOLDER"])
 MOMENT = os.environ.get("MORTAL_MOMENT", "")

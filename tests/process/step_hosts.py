@@ -16,9 +16,9 @@ from temporalio.common import RetryPolicy
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.domain.flows.messages import RunSteps, StepsEnded
-from crawler_lifecycle.domain.naming import steps_queue
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.flows.rules.messages import RunSteps, StepsEnded
+from crawler_lifecycle.model.naming import steps_queue
 from tests.contracts.flows import Flow
 from tests.embedded import environment
 from tests.services.flows.supervised import planned

@@ -16,12 +16,12 @@ from pathlib import Path
 import psutil
 from temporalio.client import WorkflowExecutionStatus
 
-from crawler_lifecycle.adapters.local.placing import RUNNER
-from crawler_lifecycle.contract.records import RunDetails
-from crawler_lifecycle.contract.requests import StopRequest
-from crawler_lifecycle.contract.states import ExportState, RunStatus, StopPhase, TaskStatus
-from crawler_lifecycle.control.control import Control
-from crawler_lifecycle.control.runs import Started
+from crawler_lifecycle.assembly.control import Control
+from crawler_lifecycle.clusters.local.placing import RUNNER
+from crawler_lifecycle.model.records import RunDetails
+from crawler_lifecycle.model.requests import StopRequest
+from crawler_lifecycle.model.states import ExportState, RunStatus, StopPhase, TaskStatus
+from crawler_lifecycle.runs.commands.runs import Started
 from tests.embedded import crawlctl, environment
 from tests.process.crawls import PATIENCE, Site
 from tests.waiting import eventually, eventually_async

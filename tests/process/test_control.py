@@ -13,12 +13,12 @@ import pytest
 import pytest_asyncio
 from temporalio.client import WorkflowExecutionStatus, WorkflowUpdateFailedError
 
-from crawler_lifecycle.contract.requesters import Requester
-from crawler_lifecycle.contract.requests import RunRequest, StopRequest
-from crawler_lifecycle.contract.states import Intent, RunStatus, StopPhase, TaskStatus, Trigger
-from crawler_lifecycle.control.runs import Started
-from crawler_lifecycle.domain.naming import RUN_WORKFLOW
+from crawler_lifecycle.base.requesters import Requester
 from crawler_lifecycle.errors import Conflict, LifecycleError
+from crawler_lifecycle.model.naming import RUN_WORKFLOW
+from crawler_lifecycle.model.requests import RunRequest, StopRequest
+from crawler_lifecycle.model.states import Intent, RunStatus, StopPhase, TaskStatus, Trigger
+from crawler_lifecycle.runs.commands.runs import Started
 from tests.process.crawls import PATIENCE, Site, held
 from tests.process.stops import (
     another_control,

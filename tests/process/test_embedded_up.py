@@ -177,7 +177,7 @@ def _service(state: Path) -> list[psutil.Process]:
     """Return the processes of the stack itself: Temporal, the parts with a main in `workers`, the reaper."""
 
     def is_part(process: psutil.Process) -> bool:
-        mains = ("workers.", "crawler_lifecycle.services.")
+        mains = ("workers.", "crawler_lifecycle.stack.")
         return any(word == "start-dev" or word.startswith(mains) for word in process.cmdline())
 
     return processes_of(state, is_part)

@@ -7,7 +7,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from crawler_lifecycle.contract.states import RunStatus
+from crawler_lifecycle.model.states import RunStatus
 from tests.embedded import processes_of, stack_processes
 from tests.process.crawls import PATIENCE, site
 from tests.waiting import eventually

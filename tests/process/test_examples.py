@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from crawler_lifecycle.domain.crawl_results import read_result, summed
+from crawler_lifecycle.model.crawl_results import read_result, summed
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 pytestmark = [pytest.mark.process, pytest.mark.system]

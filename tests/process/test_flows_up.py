@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.client import Flows
+from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.flows import StepJob, Workflow
 from tests.contracts.flows import pushed
 from tests.embedded import stack_processes, up

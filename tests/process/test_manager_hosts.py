@@ -13,15 +13,16 @@ import pytest_asyncio
 from sqlalchemy import select
 from temporalio.testing import WorkflowEnvironment
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.flow_schema import flows
-from crawler_lifecycle.adapters.sql.manager_schema import manager_attempts, managers
-from crawler_lifecycle.contract.flows.records import Why
-from crawler_lifecycle.contract.flows.states import FlowIntent
-from crawler_lifecycle.contract.flows.work import CallForm, StepWork
-from crawler_lifecycle.contract.managers.turns import Counts
-from crawler_lifecycle.domain.managers.explanation import manager_explained
-from crawler_lifecycle.ports import ManagerRef, NewRun
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.database.flow_schema import flows
+from crawler_lifecycle.database.manager_schema import manager_attempts, managers
+from crawler_lifecycle.flows.model.records import Why
+from crawler_lifecycle.flows.model.turns import Counts
+from crawler_lifecycle.flows.model.work import CallForm, StepWork
+from crawler_lifecycle.flows.rules.manager_explanation import manager_explained
+from crawler_lifecycle.managers.ports import ManagerRef
+from crawler_lifecycle.model.flow_states import FlowIntent
+from crawler_lifecycle.runs.ports.runs import NewRun
 from tests.contracts.flows import BOOKS, Flow
 from tests.contracts.managers import pushed_manager
 from tests.databases import copy_of

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from crawler_lifecycle.contract.notices import ExportEvent
+from crawler_lifecycle.model.notices import ExportEvent
 from tests.embedded import ask, crawlctl, processes_of, up
 from tests.receivers import Answer, PusherServer, Receiver, serving
 from tests.stores import BUCKET, REGION, SOURCE, Bus, S3Store

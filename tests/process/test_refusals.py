@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from crawler_lifecycle.adapters.sql.migrate import upgrade
+from crawler_lifecycle.database.migrate import upgrade
 from tests.embedded import environment
 
 pytestmark = [pytest.mark.process, pytest.mark.system]

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from crawler_lifecycle.adapters.local.cluster import LocalCluster
-from crawler_lifecycle.adapters.scheduler_client import SchedulerClient
-from crawler_lifecycle.contract.deployment import Crawler, DeploymentRequest
+from crawler_lifecycle.clusters.adapters.scheduler_client import SchedulerClient
+from crawler_lifecycle.clusters.local.cluster import LocalCluster
 from crawler_lifecycle.errors import Refused, TemporaryError
-from crawler_lifecycle.services.embedded.addresses import free_ports
-from crawler_lifecycle.services.http_process import listen
+from crawler_lifecycle.http.http_process import listen
+from crawler_lifecycle.model.deployment import Crawler, DeploymentRequest
+from crawler_lifecycle.stack.addresses import free_ports
 from tests.schedulers import TOKEN, a_request
 from tests.waiting import until
 

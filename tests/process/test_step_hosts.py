@@ -9,9 +9,9 @@ import pytest
 import pytest_asyncio
 from temporalio.testing import WorkflowEnvironment
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.contract.flows.work import CallForm
+from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.flows import StepJob, Workflow
+from crawler_lifecycle.flows.model.work import CallForm
 from tests.contracts.flows import Flow, pushed
 from tests.databases import copy_of, empty
 from tests.process.step_hosts import MORTAL, StepHosts, step_hosts

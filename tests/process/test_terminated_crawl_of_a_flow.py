@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from crawler_lifecycle.contract.audits import AuditRequest
-from crawler_lifecycle.contract.flows.requests import PushFlow
 from crawler_lifecycle.flows import Workflow, crawl
+from crawler_lifecycle.flows.model.requests import PushFlow
+from crawler_lifecycle.model.audits import AuditRequest
 from tests.process.crawls import AT_ONCE, PATIENCE, Job, Site, site
 from tests.process.stops import terminate
 from tests.waiting import eventually, eventually_async

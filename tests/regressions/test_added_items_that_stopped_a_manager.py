@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from crawler_lifecycle.contract.flows.item_requests import AddItems
 from crawler_lifecycle.errors import BadInput
-from crawler_lifecycle.managers.failures import AuthorsFailure
-from crawler_lifecycle.managers.preview import added_items
+from crawler_lifecycle.flows.model.item_requests import AddItems
+from crawler_lifecycle.managers.authors.failures import AuthorsFailure
+from crawler_lifecycle.managers.authors.preview import added_items
 from crawler_lifecycle.testing import ManagerPlay
 from tests.managers.authors import Shops
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from crawler_lifecycle.adapters import folder as folders
-from crawler_lifecycle.adapters.archive import archive_writer
-from crawler_lifecycle.adapters.folder import FolderExporter
-from crawler_lifecycle.contract.steps.run import ExportedEnd
+from crawler_lifecycle.delivery.adapters import folder as folders
+from crawler_lifecycle.delivery.adapters.archive import archive_writer
+from crawler_lifecycle.delivery.adapters.folder import FolderExporter
+from crawler_lifecycle.model.run_plan import ExportedEnd
 from tests.house import House
 from tests.stores import ENDED_AT
 

@@ -8,10 +8,10 @@ from uuid import uuid4
 import pytest
 from temporalio.client import WorkflowFailureError
 
-from crawler_lifecycle.contract.requests import RunRequest
-from crawler_lifecycle.contract.states import RunStatus, Trigger
-from crawler_lifecycle.contract.steps.run import ExportAgain, ExportedEnd, ExportsOwed, RunPlan
-from crawler_lifecycle.contract.steps.supervision import TakenOver, TakeOver
+from crawler_lifecycle.model.requests import RunRequest
+from crawler_lifecycle.model.run_plan import ExportAgain, ExportedEnd, ExportsOwed, RunPlan
+from crawler_lifecycle.model.states import RunStatus, Trigger
+from crawler_lifecycle.runs.model.supervision import TakenOver, TakeOver
 from tests.plays import Play
 from tests.workflows.script import Script
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from crawler_lifecycle.adapters.archive import archive_writer
-from crawler_lifecycle.adapters.archive_limits import DEFAULT_LIMITS, GIB, ArchiveLimits
-from crawler_lifecycle.contract.steps.run import CloseRun, ExportedEnd
-from crawler_lifecycle.ports import Archive
+from crawler_lifecycle.delivery.adapters.archive import archive_writer
+from crawler_lifecycle.delivery.adapters.archive_limits import DEFAULT_LIMITS, GIB, ArchiveLimits
+from crawler_lifecycle.delivery.ports.outside import Archive
+from crawler_lifecycle.model.run_plan import CloseRun, ExportedEnd
 from tests.house import House
 from tests.stores import ENDED_AT
 

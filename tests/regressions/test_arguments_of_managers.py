@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from crawler_lifecycle.contract.managers.turns import Begun
+from crawler_lifecycle.flows.model.turns import Begun
 from crawler_lifecycle.managers import CrawlManager, GeneratorCrawlManager
-from crawler_lifecycle.managers.arguments import BadArguments, without_flow_id
-from crawler_lifecycle.managers.driving import drive
+from crawler_lifecycle.managers.authors.arguments import BadArguments, without_flow_id
+from crawler_lifecycle.managers.authors.driving import drive
 from tests.commands import Crawlctl
 from tests.schedulers import TOKEN, SmallCluster, a_catalogue, served
 from tests.unit.manager_files import FILE

@@ -1,15 +1,15 @@
 """A retry with other arguments left no trace of the arguments that were changed."""
 
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.contract.flows.requests import PushFlow
-from crawler_lifecycle.domain.flows.requesting import (
+from crawler_lifecycle.assembly.store import SqlStore
+from crawler_lifecycle.flows import Workflow, crawl
+from crawler_lifecycle.flows.model.requests import PushFlow
+from crawler_lifecycle.flows.rules.requesting import (
     LONGEST_VALUE,
     MOST_CHANGES,
     MOST_JOBS,
     changes_in_words,
     changes_of_jobs,
 )
-from crawler_lifecycle.flows import Workflow, crawl
 from tests.client.conftest import Hand
 from tests.commands import Crawlctl
 from tests.unit.flows.work import SlowWorker, plain

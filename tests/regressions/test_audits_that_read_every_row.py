@@ -4,8 +4,8 @@ from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from crawler_lifecycle.activities.audit_jobs import ROWS_AT_ONCE, RUNS_IN_A_PAGE, JobAudit
-from crawler_lifecycle.domain.audit.subjects import AuditPatience, ListedJob
+from crawler_lifecycle.audits.activities.jobs import ROWS_AT_ONCE, RUNS_IN_A_PAGE, JobAudit
+from crawler_lifecycle.model.supervision import AuditPatience, ListedJob
 
 RUNS = 5 * ROWS_AT_ONCE
 

@@ -3,12 +3,12 @@ on record. If its nudge was lost, too, no audit looked for a supervisor, and the
 
 from datetime import UTC, datetime
 
-from crawler_lifecycle.contract.audits import AuditPart, FindingKind
-from crawler_lifecycle.contract.flows.states import FlowState, MemberState
-from crawler_lifecycle.contract.records import RunRecord
-from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.flows import Workflow, crawl
-from crawler_lifecycle.ports import SupervisorExecution
+from crawler_lifecycle.model.audits import AuditPart, FindingKind
+from crawler_lifecycle.model.flow_states import FlowState, MemberState
+from crawler_lifecycle.model.records import RunRecord
+from crawler_lifecycle.model.states import RunStatus
+from crawler_lifecycle.runs.ports.runs import SupervisorExecution
 from tests.activities.auditing import audit
 from tests.contracts.flows import Flow, pushed
 from tests.house import House

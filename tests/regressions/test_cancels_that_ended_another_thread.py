@@ -9,7 +9,7 @@ from temporalio import activity
 from temporalio.exceptions import CancelledError
 from temporalio.testing import ActivityEnvironment
 
-from crawler_lifecycle.activities.exports import Heartbeats
+from crawler_lifecycle.delivery.activities.exports import Heartbeats
 from tests.crash.calls import HOLDERS
 
 

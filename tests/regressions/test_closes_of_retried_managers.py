@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.contract.flows.item_requests import RetryItems
-from crawler_lifecycle.contract.flows.records import Why
-from crawler_lifecycle.contract.flows.states import FlowIntent
-from crawler_lifecycle.contract.managers.items import Verdict
-from crawler_lifecycle.contract.managers.records import ManagerStatus
-from crawler_lifecycle.contract.managers.turns import BREAKERS, HELD, OURS, Effects
-from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.domain.managers.explanation import explained, manager_explained
-from crawler_lifecycle.ports import ManagerRef
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.flows.model.item_requests import RetryItems
+from crawler_lifecycle.flows.model.manager_records import ManagerStatus
+from crawler_lifecycle.flows.model.records import Why
+from crawler_lifecycle.flows.model.turns import BREAKERS, HELD, OURS, Effects
+from crawler_lifecycle.flows.rules.manager_explanation import explained, manager_explained
+from crawler_lifecycle.managers.ports import ManagerRef
+from crawler_lifecycle.model.flow_states import FlowIntent
+from crawler_lifecycle.model.manager_items import Verdict
+from crawler_lifecycle.model.states import RunStatus
 from tests.commands import Crawlctl
 from tests.contracts.managers import MANAGER, Managed, item, managed
 

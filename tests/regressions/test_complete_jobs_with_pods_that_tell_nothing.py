@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from crawler_lifecycle.adapters.kubernetes.observe.looking import Observer
-from crawler_lifecycle.contract.states import Intent, TaskStatus
-from crawler_lifecycle.domain.looks import JobPhase, Look, TaskRow
+from crawler_lifecycle.clusters.kubernetes.observe.looking import Observer
+from crawler_lifecycle.model.looks import JobPhase, Look, TaskRow
+from crawler_lifecycle.model.states import Intent, TaskStatus
 from tests.kube import LATER, OURS, RUN, Json, Shelf, condition, deleted, ended, job, pod
 from tests.rows import after, row
 

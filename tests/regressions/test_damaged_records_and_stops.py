@@ -7,17 +7,17 @@ from uuid import uuid4
 
 import pytest
 
-from crawler_lifecycle.adapters.local import processes
-from crawler_lifecycle.adapters.local.looking import LocalObserver
-from crawler_lifecycle.adapters.local.records import EndRecord, UnreadableRecord
-from crawler_lifecycle.contract.deployment import DeploymentRequest
-from crawler_lifecycle.contract.requests import StopRequest
-from crawler_lifecycle.contract.states import ALIVE, TaskStatus
-from crawler_lifecycle.contract.steps.looks import LookAt, StatusWrite
-from crawler_lifecycle.contract.steps.run import RunInput, RunPlan
-from crawler_lifecycle.contract.steps.stopping import LogCancellation, StopTasks
-from crawler_lifecycle.domain.looks import JobKey, JobLook, JobPhase
+from crawler_lifecycle.clusters.local import processes
+from crawler_lifecycle.clusters.local.looking import LocalObserver
+from crawler_lifecycle.clusters.local.records import EndRecord, UnreadableRecord
 from crawler_lifecycle.errors import TemporaryError
+from crawler_lifecycle.model.deployment import DeploymentRequest
+from crawler_lifecycle.model.looks import JobKey, JobLook, JobPhase
+from crawler_lifecycle.model.requests import StopRequest
+from crawler_lifecycle.model.run_plan import RunInput, RunPlan
+from crawler_lifecycle.model.states import ALIVE, TaskStatus
+from crawler_lifecycle.model.task_changes import LookAt, StatusWrite
+from crawler_lifecycle.runs.model.stopping import LogCancellation, StopTasks
 from tests.clusters import LocalBench
 from tests.house import House
 from tests.waiting import until

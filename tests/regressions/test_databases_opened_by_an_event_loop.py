@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from crawler_lifecycle.bootstrap.parts import Parts
-from crawler_lifecycle.contract.audits import AuditRequest
-from crawler_lifecycle.contract.requests import RunRequest, StopRequest
-from crawler_lifecycle.control.control import Control
-from crawler_lifecycle.control.installation import Installation
+from crawler_lifecycle.assembly.control import Control
+from crawler_lifecycle.assembly.parts import Parts
 from crawler_lifecycle.errors import NotReady
+from crawler_lifecycle.model.audits import AuditRequest
+from crawler_lifecycle.model.requests import RunRequest, StopRequest
+from crawler_lifecycle.settings.installation import Installation
 
 VERBS: dict[str, Callable[[Control], Awaitable[Any]]] = {
     "start": lambda control: control.runs.start(RunRequest(crawler="books")),

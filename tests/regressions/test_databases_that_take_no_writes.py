@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 from prometheus_client import REGISTRY
 
-from crawler_lifecycle.adapters.sql import database as sql_database
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.failures import Contended
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.control import runs as run_commands
-from crawler_lifecycle.control.control import Control
-from crawler_lifecycle.control.installation import Installation
+from crawler_lifecycle.assembly.control import Control
+from crawler_lifecycle.assembly.process import needs_of
+from crawler_lifecycle.assembly.store import SqlStore
+from crawler_lifecycle.database import database as sql_database
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.database.failures import Contended
 from crawler_lifecycle.errors import TemporaryError
-from crawler_lifecycle.services.process import needs_of
+from crawler_lifecycle.runs.commands import runs as run_commands
+from crawler_lifecycle.settings.installation import Installation
 from tests.databases import copy_of
 
 NO_WRITES = "the database takes no writes"

@@ -1,8 +1,8 @@
 """A new field with a default made an unchanged definition another one, and a push of started jobs a conflict."""
 
-from crawler_lifecycle.contract.flows.definition import MemberDefinition
-from crawler_lifecycle.domain.flows.compiling import fingerprint
 from crawler_lifecycle.flows import Workflow, crawl
+from crawler_lifecycle.flows.model.definition import MemberDefinition
+from crawler_lifecycle.flows.rules.compiling import fingerprint
 from tests.unit.flows.work import plain
 
 

@@ -11,16 +11,16 @@ import httpx
 import pytest
 from temporalio.testing import WorkflowEnvironment
 
-from crawler_lifecycle.adapters.disk import check_room
-from crawler_lifecycle.control.control import Control
-from crawler_lifecycle.control.installation import Installation
+from crawler_lifecycle.assembly.control import Control
+from crawler_lifecycle.assembly.process import needs_of
+from crawler_lifecycle.base.background import in_background
+from crawler_lifecycle.base.disk import check_room
 from crawler_lifecycle.errors import NotReady, TemporaryError
-from crawler_lifecycle.services.background import in_background
-from crawler_lifecycle.services.disk import DiskWatch
-from crawler_lifecycle.services.embedded.stack import _probe_scheduler
-from crawler_lifecycle.services.health import served as health_served
-from crawler_lifecycle.services.process import needs_of
+from crawler_lifecycle.http.disk import DiskWatch
+from crawler_lifecycle.http.health import served as health_served
+from crawler_lifecycle.settings.installation import Installation
 from crawler_lifecycle.settings.processes import HealthSettings
+from crawler_lifecycle.stack.stack import _probe_scheduler
 from tests.apis import served as api_served
 from tests.disks import small_disk
 from tests.schedulers import TOKEN, SmallCluster, a_catalogue
@@ -63,7 +63,7 @@ async def test_a_process_tells_once_that_it_cannot_write_and_once_that_it_can(
 ) -> None:
     watch = DiskWatch([small], pause=0.01)
     watching = asyncio.create_task(watch.run())
-    with caplog.at_level(logging.INFO, "crawler_lifecycle.services.disk"):
+    with caplog.at_level(logging.INFO, "crawler_lifecycle.http.disk"):
         for left, said in ((0, "nothing can be written"), (66 << 20, "can be written to again")):
             fill(small, left)
             async with asyncio.timeout(20):
@@ -78,7 +78,7 @@ async def test_a_process_tells_once_that_it_cannot_write_and_once_that_it_can(
 @pytest.fixture
 def full(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every disk counts as full. This takes no mount."""
-    monkeypatch.setattr("crawler_lifecycle.adapters.disk.ENOUGH", 1 << 62)
+    monkeypatch.setattr("crawler_lifecycle.base.disk.ENOUGH", 1 << 62)
 
 
 def a_scheduler_client(url: str) -> httpx.Client:
@@ -137,7 +137,7 @@ async def test_a_watch_outlives_a_folder_that_cannot_be_read(tmp_path: Path, cap
     """The watch ended without a word, and told of no full disk any more. (M5)"""
     folders = [NO_NAME]
     watch = DiskWatch(folders, pause=0.01)
-    with caplog.at_level(logging.INFO, "crawler_lifecycle.services.disk"):
+    with caplog.at_level(logging.INFO, "crawler_lifecycle.http.disk"):
         async with in_background(watch.run()), asyncio.timeout(20):
             while not watch.has_problem:
                 await asyncio.sleep(0.01)

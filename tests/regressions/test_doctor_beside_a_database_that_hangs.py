@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from crawler_lifecycle.control.control import Control
-from crawler_lifecycle.control.installation import Installation
+from crawler_lifecycle.assembly.control import Control
 from crawler_lifecycle.errors import TemporaryError
+from crawler_lifecycle.settings.installation import Installation
 from tests.schedulers import TOKEN, SmallCluster, a_catalogue, served
 from tests.waiting import until
 
@@ -42,7 +42,7 @@ async def test_checks_of_other_parts_need_no_thread_of_the_database(
         made.add(threading.current_thread().name.rpartition("_")[0])
         raise TemporaryError("no service today")
 
-    monkeypatch.setattr("crawler_lifecycle.control.checks.check_room", check_room)
+    monkeypatch.setattr("crawler_lifecycle.assembly.checks.check_room", check_room)
     monkeypatch.setattr(control.parts.deployer, "only_installation", only_installation)
     hanging = [
         asyncio.create_task(control.context.calls.run(answers.wait, 120)) for _ in range(MORE_THAN_THERE_ARE_THREADS)

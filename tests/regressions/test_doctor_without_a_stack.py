@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from crawler_lifecycle.control import stack_file
-from crawler_lifecycle.control.checks import OF_THE_STACK, check_stack
-from crawler_lifecycle.control.control import Control
-from crawler_lifecycle.control.stack_file import Process, StackFile
-from crawler_lifecycle.control.worker_checks import LONGEST_POLL, check_archive_worker, check_worker
+from crawler_lifecycle.assembly.checks import OF_THE_STACK, check_stack
+from crawler_lifecycle.assembly.control import Control
 from crawler_lifecycle.errors import NotReady
+from crawler_lifecycle.settings import stack_file
+from crawler_lifecycle.settings.stack_file import Process, StackFile
+from crawler_lifecycle.temporal.worker_checks import LONGEST_POLL, check_archive_worker, check_worker
 from tests.commands import Crawlctl
 
 ELSEWHERE = {"TEMPORAL_ADDRESS": "127.0.0.1:1", "CRAWLER_SCHEDULER__URL": "http://127.0.0.1:1"}

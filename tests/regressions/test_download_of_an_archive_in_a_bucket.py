@@ -6,8 +6,8 @@ from uuid import uuid4
 
 import pytest
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.services.api.tokens import Scope
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.http.tokens import Scope
 from tests.apis import served
 from tests.browser.chromium import chromium
 from tests.browser.pages import IS_LIVE

@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from crawler_lifecycle.adapters.local.records import JobFolder, Spec
+from crawler_lifecycle.clusters.local.records import JobFolder, Spec
 from tests.clusters import LocalBench
 
 

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.contract.flows.item_requests import RetryItems
-from crawler_lifecycle.contract.managers.item_filter import ItemFilter
-from crawler_lifecycle.contract.managers.items import ItemState
-from crawler_lifecycle.contract.managers.turns import Counts
-from crawler_lifecycle.contract.states import RunStatus
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.flows.model.item_filter import ItemFilter
+from crawler_lifecycle.flows.model.item_requests import RetryItems
+from crawler_lifecycle.flows.model.turns import Counts
+from crawler_lifecycle.model.manager_items import ItemState
+from crawler_lifecycle.model.states import RunStatus
 from tests.contracts.managers import Managed, begun_again, managed, over
 
 ENDS: dict[int, Any] = {

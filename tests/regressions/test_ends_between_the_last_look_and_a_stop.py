@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from crawler_lifecycle.contract.outcome_facts import OutcomeFacts
-from crawler_lifecycle.contract.states import TaskStatus
-from crawler_lifecycle.contract.steps.looks import TaskChange
-from crawler_lifecycle.contract.steps.run import RunRef
-from crawler_lifecycle.domain.looks import TaskRow
-from crawler_lifecycle.domain.verdict import with_facts
 from crawler_lifecycle.errors import Fenced, TemporaryError
+from crawler_lifecycle.model.looks import TaskRow
+from crawler_lifecycle.model.outcome_facts import OutcomeFacts
+from crawler_lifecycle.model.run_plan import RunRef
+from crawler_lifecycle.model.states import TaskStatus
+from crawler_lifecycle.model.task_changes import TaskChange
+from crawler_lifecycle.runs.rules.verdict import with_facts
 from tests.api_servers import Answered, ApiServer, Fault, Json, an_api_server
 from tests.mortals import Line, Trouble
 from tests.rows import row
@@ -148,7 +148,7 @@ def test_a_fault_in_the_reading_of_facts_delays_no_stop(
     def overflow(*_: object) -> None:
         raise OverflowError("date value out of range")
 
-    monkeypatch.setattr("crawler_lifecycle.adapters.kubernetes.act.stopping.facts_by_uid", overflow)
+    monkeypatch.setattr("crawler_lifecycle.clusters.kubernetes.act.stopping.facts_by_uid", overflow)
     run.take((how, 0, 0))
     assert all("deletionTimestamp" in job["metadata"] for job in run.nature.jobs)
 

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.contract.flows.item_requests import AddItems, RetryItems
-from crawler_lifecycle.contract.managers.items import ItemState
-from crawler_lifecycle.contract.managers.turns import Counts
-from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.domain.pacing import Backoff
-from crawler_lifecycle.services.flows.managers import crawls, process
+from crawler_lifecycle.base.pacing import Backoff
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.flows.model.item_requests import AddItems, RetryItems
+from crawler_lifecycle.flows.model.turns import Counts
+from crawler_lifecycle.hosts.managers import crawls, process
+from crawler_lifecycle.model.manager_items import ItemState
+from crawler_lifecycle.model.states import RunStatus
 from tests.contracts.managers import added
 from tests.databases import copy_of
 from tests.managers.authors import Shops

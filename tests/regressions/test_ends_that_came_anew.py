@@ -2,10 +2,10 @@
 
 import pytest
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.contract.managers.items import Verdict
-from crawler_lifecycle.contract.managers.turns import Effects
-from crawler_lifecycle.contract.states import RunStatus
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.flows.model.turns import Effects
+from crawler_lifecycle.model.manager_items import Verdict
+from crawler_lifecycle.model.states import RunStatus
 from tests.contracts.managers import Managed, managed, reopened
 
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.contract.flows.item_requests import AddItems
-from crawler_lifecycle.contract.managers.items import ItemState
-from crawler_lifecycle.contract.managers.turns import NO_EFFECTS
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.flows.model.item_requests import AddItems
+from crawler_lifecycle.flows.model.turns import NO_EFFECTS
+from crawler_lifecycle.model.manager_items import ItemState
 from tests.contracts.managers import added, managed
 from tests.managers.authors import Shops
 from tests.managers.play import Play, play_of

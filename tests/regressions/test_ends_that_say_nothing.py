@@ -6,9 +6,9 @@ the reason in all later looks was ignored. One of 1.6 million generated lives sh
 
 import pytest
 
-from crawler_lifecycle.adapters.kubernetes.observe.looking import Observer
-from crawler_lifecycle.contract.states import TaskStatus
-from crawler_lifecycle.domain.looks import Look
+from crawler_lifecycle.clusters.kubernetes.observe.looking import Observer
+from crawler_lifecycle.model.looks import Look
+from crawler_lifecycle.model.states import TaskStatus
 from tests.kube import LATER, OURS, RUN, UID, Json, Shelf, condition, ended, job, pod
 from tests.rows import after, row
 from tests.worlds.looks import IN_TIME

@@ -2,9 +2,9 @@
 the row had changed since it was read, but it answered the nudge. The end was in the database with the next look that
 was due, up to a quarter of an hour later."""
 
-from crawler_lifecycle.contract.requests import RunRequest
-from crawler_lifecycle.contract.states import TaskStatus
-from crawler_lifecycle.contract.steps.looks import TaskChange
+from crawler_lifecycle.model.requests import RunRequest
+from crawler_lifecycle.model.states import TaskStatus
+from crawler_lifecycle.model.task_changes import TaskChange
 from tests.plays import Play
 from tests.workflows.script import Script
 

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from crawler_lifecycle.adapters.sql import flow_results
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.cli.flow_ends import FlowReport
-from crawler_lifecycle.control.control import Control
-from crawler_lifecycle.control.installation import Installation
+from crawler_lifecycle.assembly.control import Control
+from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.flows import Workflow
+from crawler_lifecycle.flows.cli.ends import FlowReport
+from crawler_lifecycle.flows.store import results as flow_results
+from crawler_lifecycle.settings.installation import Installation
 from tests.contracts.flows import pushed
 from tests.databases import copy_of
 from tests.unit.flows.work import plain

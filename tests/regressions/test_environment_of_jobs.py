@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crawler_lifecycle.adapters.local.placing import passed_on
-from crawler_lifecycle.contract.deployment import Crawler
+from crawler_lifecycle.clusters.local.placing import passed_on
+from crawler_lifecycle.model.deployment import Crawler
 from tests.clusters import LocalBench
 
 SECRETS = ("AWS_SECRET_ACCESS_KEY", "GH_TOKEN", "CLIENT_SECRET", "DB_PASSWORD", "API_KEY", "OF_SOMEBODY_ELSE")

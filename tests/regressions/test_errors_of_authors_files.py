@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from crawler_lifecycle.flows.tracebacks import authors_traceback
+from crawler_lifecycle.flows.authors.tracebacks import authors_traceback
 from tests.commands import Crawlctl
 
 FUNCTION = """
@@ -154,7 +154,7 @@ def test_a_wrong_id_of_a_manager_is_a_line(crawlctl: Crawlctl, write: Callable[[
 
 
 def test_a_traceback_for_an_author_has_the_own_frames(write: Callable[[str], Path]) -> None:
-    from crawler_lifecycle.services.flows.modules import load
+    from crawler_lifecycle.flows.authors.modules import load
 
     (module,) = load([str(write(FUNCTION))]).modules.values()
     with pytest.raises(KeyError) as failure:

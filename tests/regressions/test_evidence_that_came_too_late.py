@@ -10,9 +10,12 @@ from typing import cast
 
 import pytest
 
-from crawler_lifecycle.contract.requests import RunRequest
-from crawler_lifecycle.contract.states import RunStatus, TaskStatus
-from crawler_lifecycle.contract.steps.looks import (
+from crawler_lifecycle.clusters.ports import Cluster
+from crawler_lifecycle.model.looks import JobKey
+from crawler_lifecycle.model.requests import RunRequest
+from crawler_lifecycle.model.run_plan import Removal, RemoveJobs, RunInput, RunRef
+from crawler_lifecycle.model.states import RunStatus, TaskStatus
+from crawler_lifecycle.model.task_changes import (
     EvidencePage,
     EvidenceRequest,
     EvidenceWrite,
@@ -20,10 +23,7 @@ from crawler_lifecycle.contract.steps.looks import (
     StatusWrite,
     TaskChange,
 )
-from crawler_lifecycle.contract.steps.run import Removal, RemoveJobs, RunInput, RunRef
-from crawler_lifecycle.domain.looks import JobKey
-from crawler_lifecycle.ports import Cluster
-from crawler_lifecycle.workflows import looks
+from crawler_lifecycle.runs.workflows import looks
 from tests.house import House
 from tests.plays import Play
 from tests.waiting import until

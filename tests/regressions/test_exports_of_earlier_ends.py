@@ -8,19 +8,19 @@ from uuid import uuid4
 
 import pytest
 
-from crawler_lifecycle.adapters.sql.schema import metadata
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.contract.audits import AuditPart, AuditRef, AuditStep, FindingKind
-from crawler_lifecycle.contract.notices import ExportEvent
-from crawler_lifecycle.contract.requests import StopRequest
-from crawler_lifecycle.contract.states import ExportKind, ExportState, RunStatus
-from crawler_lifecycle.contract.steps.run import CloseRun, ExportedEnd, ExportsOwed, RunPlan
-from crawler_lifecycle.contract.steps.stopping import LogCancellation
-from crawler_lifecycle.contract.steps.supervision import TakeOver
-from crawler_lifecycle.domain.audit.handovers import next_replay
-from crawler_lifecycle.domain.audit.subjects import AuditPatience
-from crawler_lifecycle.domain.naming import event_id
+from crawler_lifecycle.assembly.store import SqlStore
+from crawler_lifecycle.audits.rules.handovers import next_replay
+from crawler_lifecycle.database.schema import metadata
 from crawler_lifecycle.errors import TemporaryError
+from crawler_lifecycle.model.audits import AuditPart, AuditRef, AuditStep, FindingKind
+from crawler_lifecycle.model.naming import event_id
+from crawler_lifecycle.model.notices import ExportEvent
+from crawler_lifecycle.model.requests import StopRequest
+from crawler_lifecycle.model.run_plan import CloseRun, ExportedEnd, ExportsOwed, RunPlan
+from crawler_lifecycle.model.states import ExportKind, ExportState, RunStatus
+from crawler_lifecycle.model.supervision import AuditPatience
+from crawler_lifecycle.runs.model.stopping import LogCancellation
+from crawler_lifecycle.runs.model.supervision import TakeOver
 from tests.house import House
 
 HOUR = timedelta(hours=1)

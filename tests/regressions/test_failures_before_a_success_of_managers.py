@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.contract.managers.items import Problem
-from crawler_lifecycle.contract.managers.turns import NO_EFFECTS, Page
-from crawler_lifecycle.services.flows.managers.setbacks import ALL_JOBS, Setbacks
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.flows.model.turns import NO_EFFECTS, Page
+from crawler_lifecycle.hosts.managers.setbacks import ALL_JOBS, Setbacks
+from crawler_lifecycle.model.manager_items import Problem
 from tests.contracts.managers import managed
 from tests.services.flows.stages import Stage, staged
 

@@ -7,12 +7,12 @@ from datetime import timedelta
 
 import pytest
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.contract.managers.items import Problem
-from crawler_lifecycle.contract.managers.turns import GENERATOR_CHANGED
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.flows.model.turns import GENERATOR_CHANGED
+from crawler_lifecycle.hosts.managers import setbacks
+from crawler_lifecycle.hosts.managers.setbacks import Setbacks
 from crawler_lifecycle.managers import PeriodicCrawlManager
-from crawler_lifecycle.services.flows.managers import setbacks
-from crawler_lifecycle.services.flows.managers.setbacks import Setbacks
+from crawler_lifecycle.model.manager_items import Problem
 from crawler_lifecycle.testing import ManagerPlay
 from tests.services.flows.stages import Stage, staged
 

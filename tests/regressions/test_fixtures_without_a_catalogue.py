@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from crawler_lifecycle.adapters.catalogue import Catalogue
-from crawler_lifecycle.services.embedded import catalogues
+from crawler_lifecycle.clusters.adapters.catalogue import Catalogue
+from crawler_lifecycle.stack import catalogues
 
 
 def test_a_stack_without_a_catalogue_has_the_examples(tmp_path: Path) -> None:

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.contract.flows.requests import PushFlow
+from crawler_lifecycle.assembly.store import SqlStore
 from crawler_lifecycle.errors import PermanentError, TemporaryError
 from crawler_lifecycle.flows import Workflow
-from crawler_lifecycle.services import flow_starts
-from crawler_lifecycle.services.flow_starts import FlowStarts
+from crawler_lifecycle.flows.model.requests import PushFlow
+from crawler_lifecycle.flows.processes import starts as flow_starts
+from crawler_lifecycle.flows.processes.starts import FlowStarts
 from tests.commands import Crawlctl
 from tests.contracts.flows import Flow
 from tests.unit.flows.work import plain

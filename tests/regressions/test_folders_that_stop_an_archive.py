@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from crawler_lifecycle.adapters.archive import DEEPEST, FIRST_ZIP_TIME, _zip_time, archive_writer
-from crawler_lifecycle.contract.states import ExportState
-from crawler_lifecycle.contract.steps.run import ExportedEnd
+from crawler_lifecycle.delivery.adapters.archive import DEEPEST, FIRST_ZIP_TIME, _zip_time, archive_writer
+from crawler_lifecycle.model.run_plan import ExportedEnd
+from crawler_lifecycle.model.states import ExportState
 from tests.house import House
 from tests.stores import ENDED_AT
 

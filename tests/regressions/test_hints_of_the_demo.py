@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from crawler_lifecycle.cli.demo import _list_command
+from crawler_lifecycle.stack.demo import _list_command
 
 
 @pytest.mark.parametrize("has_unzip", [True, False])

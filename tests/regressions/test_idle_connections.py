@@ -8,8 +8,8 @@ from threading import Thread
 import pytest
 import uvicorn
 
-from crawler_lifecycle.adapters import http_client
-from crawler_lifecycle.adapters.http_client import IDLE_SECONDS, HttpClient
+from crawler_lifecycle.transport import http_client
+from crawler_lifecycle.transport.http_client import IDLE_SECONDS, HttpClient
 from workers.scheduler import KEEP_ALIVE_SECONDS
 
 

@@ -6,10 +6,10 @@ from uuid import uuid4
 
 import pytest
 
-from crawler_lifecycle.adapters.sql import migrate
-from crawler_lifecycle.control.checks import Check
-from crawler_lifecycle.control.control import Control
-from crawler_lifecycle.control.installation import Installation
+from crawler_lifecycle.assembly.checks import Check
+from crawler_lifecycle.assembly.control import Control
+from crawler_lifecycle.database import migrate
+from crawler_lifecycle.settings.installation import Installation
 from tests.schedulers import TOKEN, SmallCluster, a_catalogue, served
 
 OTHER = "4eac0000-3c55-4d8e-8a6f-1f0b4f6b7c10"

@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from crawler_lifecycle.contract.flows.definition import MemberDefinition
-from crawler_lifecycle.contract.flows.needs import Need
-from crawler_lifecycle.domain.flows.messages import AttemptRef
 from crawler_lifecycle.flows import TaskReceipt, Workflow, crawl, each_task
-from crawler_lifecycle.flows.running import Context
-from crawler_lifecycle.ports import ClaimedStep
-from crawler_lifecycle.services.flows.calling import job_of, prepared
+from crawler_lifecycle.flows.authors.running import Context
+from crawler_lifecycle.flows.model.definition import MemberDefinition
+from crawler_lifecycle.flows.model.needs import Need
+from crawler_lifecycle.flows.ports.claims import ClaimedStep
+from crawler_lifecycle.flows.rules.messages import AttemptRef
+from crawler_lifecycle.hosts.calling import job_of, prepared
 from crawler_lifecycle.testing import completed, run_inline
 
 

@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from crawler_lifecycle.adapters.sql.schema import task_histories
-from crawler_lifecycle.contract.records import RunRecord, TaskRecord
-from crawler_lifecycle.contract.requests import StopRequest
-from crawler_lifecycle.contract.states import TaskStatus
-from crawler_lifecycle.contract.steps.deployment import DeploymentOutcome
-from crawler_lifecycle.contract.steps.run import RunInput, RunPlan
-from crawler_lifecycle.contract.steps.supervision import HoldLimits
-from crawler_lifecycle.domain.looks import JobLook, JobPhase, Look, Presence
+from crawler_lifecycle.database.schema import task_histories
 from crawler_lifecycle.errors import TemporaryError
-from crawler_lifecycle.ports import Claim
-from crawler_lifecycle.services.dispatcher import Dispatcher
+from crawler_lifecycle.model.looks import JobLook, JobPhase, Look, Presence
+from crawler_lifecycle.model.records import RunRecord, TaskRecord
+from crawler_lifecycle.model.requests import StopRequest
+from crawler_lifecycle.model.run_plan import RunInput, RunPlan
+from crawler_lifecycle.model.states import TaskStatus
+from crawler_lifecycle.runs.model.deployment import DeploymentOutcome
+from crawler_lifecycle.runs.model.supervision import HoldLimits
+from crawler_lifecycle.runs.ports.runs import Claim
+from crawler_lifecycle.runs.processes.dispatcher import Dispatcher
 from tests.house import House
 
 DOWN = TemporaryError("connection refused")

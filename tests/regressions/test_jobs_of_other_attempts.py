@@ -3,12 +3,12 @@ on, asked the present attempt's job to end, which was over already, and was neve
 
 import pytest
 
-from crawler_lifecycle.contract.states import Intent, TaskStatus
-from crawler_lifecycle.contract.steps.looks import LookAt
-from crawler_lifecycle.contract.steps.run import RunInput, RunPlan
-from crawler_lifecycle.contract.steps.stopping import StopTasks
-from crawler_lifecycle.domain.lingering import lingering
-from crawler_lifecycle.domain.looks import JobKey, JobLook, JobPhase, Look, TaskRow
+from crawler_lifecycle.model.looks import JobKey, JobLook, JobPhase, Look, TaskRow
+from crawler_lifecycle.model.run_plan import RunInput, RunPlan
+from crawler_lifecycle.model.states import Intent, TaskStatus
+from crawler_lifecycle.model.task_changes import LookAt
+from crawler_lifecycle.runs.model.stopping import StopTasks
+from crawler_lifecycle.runs.rules.lingering import lingering
 from tests.house import House
 from tests.services.stop_rounds import stop, stop_round
 from tests.waiting import until

@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 from temporalio.testing import WorkflowEnvironment
 
-from crawler_lifecycle.contract.requests import RunRequest
+from crawler_lifecycle.model.requests import RunRequest
 from tests.plays import Play, Stage, played
 from tests.workflows.script import Script, moments
 

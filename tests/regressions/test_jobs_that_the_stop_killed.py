@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from crawler_lifecycle.contract.deployment import DeploymentRequest
+from crawler_lifecycle.model.deployment import DeploymentRequest
 from tests.clusters import LocalBench
 from tests.waiting import until
 

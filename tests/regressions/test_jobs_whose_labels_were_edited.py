@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from crawler_lifecycle.adapters.kubernetes.observe.looking import Observer
-from crawler_lifecycle.domain.looks import JobPhase, Look
+from crawler_lifecycle.clusters.kubernetes.observe.looking import Observer
+from crawler_lifecycle.model.looks import JobPhase, Look
 from tests.kube import OURS, UID, Json, Shelf, condition, ended, job, pod, running
 
 KEY = (0, 1)

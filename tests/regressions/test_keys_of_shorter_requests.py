@@ -8,13 +8,13 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.contract.deployment import Crawler
-from crawler_lifecycle.contract.requests import AcceptedRequest
-from crawler_lifecycle.control.runs import workflow_id_of
-from crawler_lifecycle.domain.plan import RunLimits, planned
-from crawler_lifecycle.ports import NewRun
+from crawler_lifecycle.assembly.store import SqlStore
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.model.deployment import Crawler
+from crawler_lifecycle.model.requests import AcceptedRequest
+from crawler_lifecycle.runs.commands.runs import workflow_id_of
+from crawler_lifecycle.runs.ports.runs import NewRun
+from crawler_lifecycle.runs.rules.plan import RunLimits, planned
 from tests.apis import Api, problem
 from tests.databases import copy_of
 

@@ -5,14 +5,14 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 import pytest
 
-from crawler_lifecycle.adapters.kubernetes.http.decoding import JOBS, PODS
-from crawler_lifecycle.adapters.kubernetes.observe.failure import message
-from crawler_lifecycle.adapters.kubernetes.observe.looking import JobPatience, Observer
-from crawler_lifecycle.contract.states import Intent, TaskStatus
-from crawler_lifecycle.domain.lingering import overdue
-from crawler_lifecycle.domain.looks import Look, TaskRow
-from crawler_lifecycle.domain.saturation import saturation
-from crawler_lifecycle.domain.verdict import verdict
+from crawler_lifecycle.clusters.kubernetes.http.decoding import JOBS, PODS
+from crawler_lifecycle.clusters.kubernetes.observe.failure import message
+from crawler_lifecycle.clusters.kubernetes.observe.looking import JobPatience, Observer
+from crawler_lifecycle.model.looks import Look, TaskRow
+from crawler_lifecycle.model.states import Intent, TaskStatus
+from crawler_lifecycle.runs.rules.lingering import overdue
+from crawler_lifecycle.runs.rules.saturation import saturation
+from crawler_lifecycle.runs.rules.verdict import verdict
 from tests.kube import (
     OURS,
     RUN,

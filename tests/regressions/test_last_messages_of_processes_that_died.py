@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from crawler_lifecycle.services.flows.children import Child
+from crawler_lifecycle.hosts.children import Child
 
 MAIN = """
 import os, signal, socket, sys
-from crawler_lifecycle.services.flows.channel import Channel
+from crawler_lifecycle.hosts.channel import Channel
 
 channel = Channel(socket.socket(fileno=int(sys.argv[1])))
 for number in range(3):

@@ -2,8 +2,8 @@
 
 from datetime import UTC, datetime, timedelta
 
-from crawler_lifecycle.contract.schedules import Occurrence, OccurrenceOutcome
-from crawler_lifecycle.domain.occurrences import ScheduledStart, starts_beside
+from crawler_lifecycle.schedules.model.schedules import Occurrence, OccurrenceOutcome
+from crawler_lifecycle.schedules.rules import ScheduledStart, starts_beside
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 
-from crawler_lifecycle.cli.flow_ends import FlowReport, end_lines
-from crawler_lifecycle.contract.flows.answers import MemberRecord
-from crawler_lifecycle.contract.flows.records import FlowStatus
-from crawler_lifecycle.contract.flows.states import FlowState, MemberState
+from crawler_lifecycle.flows.cli.ends import FlowReport, end_lines
+from crawler_lifecycle.flows.model.answers import MemberRecord
+from crawler_lifecycle.flows.model.records import FlowStatus
+from crawler_lifecycle.model.flow_states import FlowState, MemberState
 from tests.commands import Crawlctl
 
 NOON = datetime(2026, 11, 26, 12, tzinfo=UTC)

@@ -7,9 +7,9 @@ from temporalio.testing import ActivityEnvironment
 from temporalio.worker import ActivityInboundInterceptor, ActivityOutboundInterceptor, ExecuteActivityInput
 
 from crawler_lifecycle import logs
-from crawler_lifecycle.activities.boundary import Boundary
-from crawler_lifecycle.contract.steps.run import RunInput, RunRef
-from crawler_lifecycle.contract.steps.supervision import TakeOver
+from crawler_lifecycle.model.run_plan import RunInput, RunRef
+from crawler_lifecycle.runs.model.supervision import TakeOver
+from crawler_lifecycle.temporal.boundary import Boundary
 
 
 class Server(ActivityOutboundInterceptor):

@@ -5,11 +5,11 @@ from datetime import timedelta
 import pytest
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
-from crawler_lifecycle.activities.steps import StepActivities, TryAgain
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.contract.flows.work import CallForm
-from crawler_lifecycle.domain.flows.messages import RunSteps, StepsEnded
+from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.flows import StepJob, Workflow
+from crawler_lifecycle.flows.activities.steps import StepActivities, TryAgain
+from crawler_lifecycle.flows.model.work import CallForm
+from crawler_lifecycle.flows.rules.messages import RunSteps, StepsEnded
 from tests.services.flows.supervised import MODULE, hosted
 
 

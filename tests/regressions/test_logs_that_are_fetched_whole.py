@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from crawler_lifecycle.contract.records import LogPart
-from crawler_lifecycle.domain.pacing import LONGEST_LOG_PAUSE, log_pause
-from crawler_lifecycle.services.api import following
-from crawler_lifecycle.services.api.runs import RunsApi
-from crawler_lifecycle.services.api.state import ApiState
-from crawler_lifecycle.services.api.tokens import Tokens
+from crawler_lifecycle.base.pacing import LONGEST_LOG_PAUSE, log_pause
+from crawler_lifecycle.http.state import ApiState
+from crawler_lifecycle.http.tokens import Tokens
+from crawler_lifecycle.model.records import LogPart
+from crawler_lifecycle.runs.http import following
+from crawler_lifecycle.runs.http.runs import RunsApi
 from crawler_lifecycle.settings.processes import ApiSettings
 
 MIB = 1 << 20

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from crawler_lifecycle.contract.records import LogPart
 from crawler_lifecycle.errors import LifecycleError, NotFound, TemporaryError
-from crawler_lifecycle.services.api import following
-from crawler_lifecycle.services.api.following import Follower, Read
-from crawler_lifecycle.services.api.runs import RunsApi
-from crawler_lifecycle.services.api.state import ApiState
-from crawler_lifecycle.services.api.tokens import Tokens
+from crawler_lifecycle.http.state import ApiState
+from crawler_lifecycle.http.tokens import Tokens
+from crawler_lifecycle.model.records import LogPart
+from crawler_lifecycle.runs.http import following
+from crawler_lifecycle.runs.http.following import Follower, Read
+from crawler_lifecycle.runs.http.runs import RunsApi
 from crawler_lifecycle.settings.processes import ApiSettings
 
 GONE, AWAY = NotFound("there is no such job"), TemporaryError("no answer")

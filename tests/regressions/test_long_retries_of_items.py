@@ -4,16 +4,17 @@ from typing import Any
 
 import pytest
 
-from crawler_lifecycle.adapters.sql import manager_renewing, manager_retries
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.contract.flows.item_requests import CancelItems, RetryItems
-from crawler_lifecycle.contract.flows.requests import RetryMembers
-from crawler_lifecycle.contract.flows.states import EndKind
-from crawler_lifecycle.contract.managers.items import Item, ItemState, Verdict
-from crawler_lifecycle.contract.managers.turns import Counts, Page
-from crawler_lifecycle.contract.requests import RunParameters
-from crawler_lifecycle.contract.states import RunStatus
+from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.errors import BadInput
+from crawler_lifecycle.flows.model.item_requests import CancelItems, RetryItems
+from crawler_lifecycle.flows.model.requests import RetryMembers
+from crawler_lifecycle.flows.model.turns import Counts, Page
+from crawler_lifecycle.managers.store import renewing as manager_renewing
+from crawler_lifecycle.managers.store import retries as manager_retries
+from crawler_lifecycle.model.flow_states import EndKind
+from crawler_lifecycle.model.manager_items import Item, ItemState, Verdict
+from crawler_lifecycle.model.requests import RunParameters
+from crawler_lifecycle.model.states import RunStatus
 from tests.contracts.managers import Managed, begun_again, counts, item, managed, numbers, over
 
 

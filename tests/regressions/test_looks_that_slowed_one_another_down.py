@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from crawler_lifecycle.activities import reconciliation
-from crawler_lifecycle.contract.steps.looks import LookAt
-from crawler_lifecycle.contract.steps.run import RunInput
 from crawler_lifecycle.errors import TemporaryError
+from crawler_lifecycle.model.run_plan import RunInput
+from crawler_lifecycle.model.task_changes import LookAt
+from crawler_lifecycle.runs.activities import reconciliation
 from tests.house import House
 
 

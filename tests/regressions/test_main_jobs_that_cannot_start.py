@@ -7,12 +7,12 @@ from typing import cast
 
 import pytest
 
-from crawler_lifecycle.contract.requests import StopRequest
-from crawler_lifecycle.contract.states import RunStatus, TaskStatus
-from crawler_lifecycle.contract.steps.deployment import MainJobStatus
-from crawler_lifecycle.contract.steps.run import CloseRun, RunInput, RunPlan
-from crawler_lifecycle.domain.looks import JobKey, JobLook, JobPhase, Look
-from crawler_lifecycle.ports import NO_UIDS, Cluster, Uids
+from crawler_lifecycle.clusters.ports import NO_UIDS, Cluster, Uids
+from crawler_lifecycle.model.looks import JobKey, JobLook, JobPhase, Look
+from crawler_lifecycle.model.requests import StopRequest
+from crawler_lifecycle.model.run_plan import CloseRun, RunInput, RunPlan
+from crawler_lifecycle.model.states import RunStatus, TaskStatus
+from crawler_lifecycle.runs.model.deployment import MainJobStatus
 from tests.house import House
 
 HOUR = timedelta(hours=1)

@@ -4,7 +4,7 @@ import zipfile
 from datetime import timedelta
 from pathlib import Path
 
-from crawler_lifecycle.contract.steps.run import CloseRun, ExportedEnd
+from crawler_lifecycle.model.run_plan import CloseRun, ExportedEnd
 from tests.house import House
 
 A_ZIP_STEP = timedelta(seconds=2)  # the zip format keeps times in steps of two seconds

@@ -3,9 +3,9 @@
 import pytest
 from temporalio.testing import WorkflowEnvironment
 
-from crawler_lifecycle.activities.boundary import FINAL
-from crawler_lifecycle.control.engine import Engine
 from crawler_lifecycle.errors import NotFound, NotReady
+from crawler_lifecycle.temporal.boundary import FINAL
+from crawler_lifecycle.temporal.engine import Engine
 
 
 async def test_a_namespace_that_is_not_found_is_asked_for_again(real_time: WorkflowEnvironment) -> None:

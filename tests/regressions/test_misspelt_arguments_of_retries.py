@@ -2,10 +2,10 @@
 
 import pytest
 
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.contract.flows.requests import PushFlow
+from crawler_lifecycle.assembly.store import SqlStore
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.flows import Workflow
+from crawler_lifecycle.flows.model.requests import PushFlow
 from crawler_lifecycle.testing import MemoryFlows, Play, Scenario
 from tests.client.conftest import Hand
 from tests.commands import Crawlctl

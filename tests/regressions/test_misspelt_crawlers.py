@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from crawler_lifecycle.cli.program import main
-from crawler_lifecycle.services.api.tokens import Scope
+from crawler_lifecycle.http.tokens import Scope
 from tests.apis import problem, served
 from tests.databases import copy_of
 from tests.schedulers import TOKEN, SmallCluster, a_catalogue

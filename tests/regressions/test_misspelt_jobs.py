@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.contract.flows.requests import PushFlow
-from crawler_lifecycle.domain.near_names import near_name
+from crawler_lifecycle.assembly.store import SqlStore
+from crawler_lifecycle.base.near_names import near_name
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.flows import Sequence, Workflow, crawl, each_task, worker
+from crawler_lifecycle.flows.model.requests import PushFlow
 from tests.client.conftest import Hand
 from tests.commands import Crawlctl
 from tests.unit.flows.work import item_and_context, plain

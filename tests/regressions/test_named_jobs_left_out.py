@@ -4,14 +4,14 @@ import json
 
 import pytest
 
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.contract.flows.answers import LeftOut
-from crawler_lifecycle.contract.flows.requests import Downstream, PushFlow, RetryMembers
-from crawler_lifecycle.domain.flows.cancelling import cancel
-from crawler_lifecycle.domain.flows.leaving_out import COMPLETED, NOT_ENDED
-from crawler_lifecycle.domain.flows.renewing import retry
+from crawler_lifecycle.assembly.store import SqlStore
 from crawler_lifecycle.errors import NotFound
 from crawler_lifecycle.flows import Workflow
+from crawler_lifecycle.flows.model.answers import LeftOut
+from crawler_lifecycle.flows.model.requests import Downstream, PushFlow, RetryMembers
+from crawler_lifecycle.flows.rules.cancelling import cancel
+from crawler_lifecycle.flows.rules.leaving_out import COMPLETED, NOT_ENDED
+from crawler_lifecycle.flows.rules.renewing import retry
 from tests.client.conftest import Hand
 from tests.commands import Crawlctl
 from tests.unit.flows.plays import NOW, Play

@@ -4,11 +4,11 @@ from datetime import UTC, datetime
 
 import pytest
 
-from crawler_lifecycle.adapters.kubernetes.observe.looking import Observer
-from crawler_lifecycle.contract.states import Intent, TaskStatus
-from crawler_lifecycle.contract.steps.looks import TaskChange
-from crawler_lifecycle.domain.looks import TaskRow
-from crawler_lifecycle.domain.verdict import verdict
+from crawler_lifecycle.clusters.kubernetes.observe.looking import Observer
+from crawler_lifecycle.model.looks import TaskRow
+from crawler_lifecycle.model.states import Intent, TaskStatus
+from crawler_lifecycle.model.task_changes import TaskChange
+from crawler_lifecycle.runs.rules.verdict import verdict
 from tests.kube import OURS, RUN, UID, Shelf, deleted, job, pod, running
 
 

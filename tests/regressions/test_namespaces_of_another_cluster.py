@@ -11,16 +11,17 @@ from typing import cast
 
 import pytest
 
-from crawler_lifecycle.activities.deploying import ClaimDeployer
-from crawler_lifecycle.adapters.kubernetes.act.job_spec import PodSettings
-from crawler_lifecycle.adapters.kubernetes.cluster import KubernetesCluster, LogStorage
-from crawler_lifecycle.adapters.kubernetes.observe.looking import Observer
-from crawler_lifecycle.adapters.kubernetes.observe.namespace import MOST_CONFIRMED, ConfirmedPlaces, NamespaceCheck
-from crawler_lifecycle.contract.deployment import Crawler, Deployment, DeploymentRequest, JobNamespace
-from crawler_lifecycle.domain.looks import Look
-from crawler_lifecycle.domain.reasons import CLUSTER_FORBIDS, CLUSTER_UNAVAILABLE, NAMESPACE_CHANGED
+from crawler_lifecycle.clusters.kubernetes.act.job_spec import PodSettings
+from crawler_lifecycle.clusters.kubernetes.cluster import KubernetesCluster, LogStorage
+from crawler_lifecycle.clusters.kubernetes.observe.looking import Observer
+from crawler_lifecycle.clusters.kubernetes.observe.namespace import MOST_CONFIRMED, ConfirmedPlaces, NamespaceCheck
+from crawler_lifecycle.clusters.ports import Deployer, JobsPlace, PlacesInMemory
 from crawler_lifecycle.errors import TemporaryError
-from crawler_lifecycle.ports import Claim, Claims, Deployer, JobsPlace, PlacesInMemory
+from crawler_lifecycle.model.deployment import Crawler, Deployment, DeploymentRequest, JobNamespace
+from crawler_lifecycle.model.looks import Look
+from crawler_lifecycle.model.reasons import CLUSTER_FORBIDS, CLUSTER_UNAVAILABLE, NAMESPACE_CHANGED
+from crawler_lifecycle.runs.activities.deploying import ClaimDeployer
+from crawler_lifecycle.runs.ports.runs import Claim, Claims
 from tests.api_servers import Answered, ApiServer, Fault, an_access, an_api_server
 from tests.kube import NAMESPACE, OURS, RUN, UID, Json, Shelf
 

@@ -3,7 +3,7 @@ hundreds of other archives, hours later."""
 
 import asyncio
 
-from crawler_lifecycle.contract.requests import RunRequest
+from crawler_lifecycle.model.requests import RunRequest
 from tests.plays import Play
 from tests.workflows.script import Script
 

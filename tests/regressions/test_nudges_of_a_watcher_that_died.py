@@ -8,10 +8,10 @@ from contextlib import suppress
 
 import pytest
 
-from crawler_lifecycle.adapters.sql.store import SqlClaims, SqlStore
-from crawler_lifecycle.domain.audit.subjects import Nudge
+from crawler_lifecycle.assembly.store import SqlClaims, SqlStore
 from crawler_lifecycle.errors import TemporaryError
-from crawler_lifecycle.services import watcher
+from crawler_lifecycle.model.supervision import Nudge
+from crawler_lifecycle.runs.processes import watcher
 from tests.house import House
 from tests.services.watching import Workflows, deploy, watched
 

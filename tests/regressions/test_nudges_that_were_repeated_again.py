@@ -5,9 +5,9 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
-from crawler_lifecycle.domain.audit.subjects import Nudge
-from crawler_lifecycle.services import watcher as watching
-from crawler_lifecycle.services.watcher import Watcher
+from crawler_lifecycle.model.supervision import Nudge
+from crawler_lifecycle.runs.processes import watcher as watching
+from crawler_lifecycle.runs.processes.watcher import Watcher
 
 WAITING, OTHER = (Nudge(number, f"run-{number}", f"workflow-{number}", 1) for number in (1, 2))
 

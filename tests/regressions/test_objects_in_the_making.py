@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.services.flows.managers import hosting
-from crawler_lifecycle.services.flows.managers.process import ObjectProcess
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.hosts.managers import hosting
+from crawler_lifecycle.hosts.managers.process import ObjectProcess
 from tests.services.flows.stages import staged
 
 MAKING_SECONDS = 1.0  # longer than an object has time to leave by itself

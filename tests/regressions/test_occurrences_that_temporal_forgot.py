@@ -10,17 +10,17 @@ from uuid import uuid4
 import pytest
 from temporalio.client import SchedulePolicy, ScheduleSpec
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.contract.deployment import Crawler
-from crawler_lifecycle.contract.requests import RunRequest
-from crawler_lifecycle.control.engine import Engine
-from crawler_lifecycle.control.installation import Installation
-from crawler_lifecycle.control.opening import context_of
-from crawler_lifecycle.control.schedules import occurrences
-from crawler_lifecycle.control.schedules.occurrences import Occurrences
-from crawler_lifecycle.control.schedules.translation import occurrence_id
-from crawler_lifecycle.ports import NewRun
+from crawler_lifecycle.assembly.opening import context_of
+from crawler_lifecycle.assembly.store import SqlStore
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.model.deployment import Crawler
+from crawler_lifecycle.model.requests import RunRequest
+from crawler_lifecycle.runs.ports.runs import NewRun
+from crawler_lifecycle.schedules.commands import occurrences
+from crawler_lifecycle.schedules.commands.occurrences import Occurrences
+from crawler_lifecycle.schedules.commands.translation import occurrence_id
+from crawler_lifecycle.settings.installation import Installation
+from crawler_lifecycle.temporal.engine import Engine
 from tests.databases import copy_of
 
 JITTER = timedelta(minutes=10)

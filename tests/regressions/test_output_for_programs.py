@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from crawler_lifecycle.contract.records import RunRecord
+from crawler_lifecycle.model.records import RunRecord
 from tests.commands import Crawlctl
 from tests.embedded import CRAWLCTL, environment
 
@@ -108,7 +108,7 @@ def test_an_error_is_one_object_on_stderr(
     assert as_text.stderr.startswith(f"Error: {failure['message']}")
 
 
-@pytest.mark.parametrize("module", ["click", "crawler_lifecycle.cli.reading", "crawler_lifecycle.client.http"])
+@pytest.mark.parametrize("module", ["click", "crawler_lifecycle.runs.cli.reading", "crawler_lifecycle.runs.client"])
 def test_ctrl_c_among_the_imports_is_no_traceback(tmp_path: Path, module: str) -> None:
     """Ctrl-C was a traceback in the first moments, in which the modules of the command are imported."""
     program = (

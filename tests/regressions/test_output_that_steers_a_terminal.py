@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from crawler_lifecycle.cli.common import plain
+from crawler_lifecycle.assembly.opening import open_context
 from crawler_lifecycle.cli.program import main
-from crawler_lifecycle.client.http.runs import ApiRuns
-from crawler_lifecycle.contract.records import RunDetails, RunRecord, RunSummary
-from crawler_lifecycle.contract.states import RunStatus, TaskStatus
-from crawler_lifecycle.control.opening import open_context
-from crawler_lifecycle.control.reading import RunReader
-from crawler_lifecycle.ports import LogChunk
+from crawler_lifecycle.clusters.ports import LogChunk
+from crawler_lifecycle.console.common import plain
+from crawler_lifecycle.model.records import RunDetails, RunRecord, RunSummary
+from crawler_lifecycle.model.states import RunStatus, TaskStatus
+from crawler_lifecycle.runs.client.runs import ApiRuns
+from crawler_lifecycle.runs.commands.reading import RunReader
 from tests.commands import Crawlctl
 
 STEERING = "a\x1b]0;title\x07b\x9b2J\x7f\x00\x08c\té"

@@ -3,10 +3,10 @@ graph with a retry rule had the word."""
 
 import pytest
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.contract.crawl_result import CrawlResult
-from crawler_lifecycle.contract.states import RunStatus, TaskStatus
+from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.managers import Breaker, RetryRule
+from crawler_lifecycle.model.crawl_result import CrawlResult
+from crawler_lifecycle.model.states import RunStatus, TaskStatus
 from crawler_lifecycle.testing import ManagerPlay, failed
 from tests.contracts.managers import managed
 from tests.crawl_results import end_tasks

@@ -5,10 +5,10 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import Connection
 
-from crawler_lifecycle.adapters.sql import claims
-from crawler_lifecycle.adapters.sql.admission import lock_admission
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.store import SqlStore
+from crawler_lifecycle.assembly.store import SqlStore
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.limits.store.admission import lock_admission
+from crawler_lifecycle.runs.store import claims
 from tests.databases import MakeRun, ref_to
 
 MINUTE = timedelta(minutes=1)

@@ -6,9 +6,9 @@ If the Job had failed because the kubelet ended a sidecar later, the task became
 
 import pytest
 
-from crawler_lifecycle.adapters.kubernetes.observe.looking import Observer
-from crawler_lifecycle.contract.states import Intent, TaskStatus
-from crawler_lifecycle.domain.looks import Look
+from crawler_lifecycle.clusters.kubernetes.observe.looking import Observer
+from crawler_lifecycle.model.looks import Look
+from crawler_lifecycle.model.states import Intent, TaskStatus
 from tests.kube import LATER, OURS, RUN, UID, Json, Shelf, condition, deleted, ended, job, pod, running
 from tests.rows import after, row
 from tests.worlds.looks import IN_TIME

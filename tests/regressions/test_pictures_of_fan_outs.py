@@ -3,7 +3,7 @@
 import io
 
 from crawler_lifecycle.flows import Workflow, crawl, each_task, generate_dot
-from crawler_lifecycle.flows.steps import WorkflowStep
+from crawler_lifecycle.flows.authors.steps import WorkflowStep
 from tests.unit.flows.work import item_and_context, plain
 
 MERMAID = """\

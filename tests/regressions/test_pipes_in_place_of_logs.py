@@ -11,10 +11,10 @@ from typing import TypeVar
 
 import pytest
 
-from crawler_lifecycle.adapters.regular_files import NotRegular, open_regular
-from crawler_lifecycle.contract.deployment import DeploymentRequest
-from crawler_lifecycle.domain.looks import JobPhase
-from crawler_lifecycle.ports import LogChunk
+from crawler_lifecycle.clusters.adapters.regular_files import NotRegular, open_regular
+from crawler_lifecycle.clusters.ports import LogChunk
+from crawler_lifecycle.model.deployment import DeploymentRequest
+from crawler_lifecycle.model.looks import JobPhase
 from tests.clusters import PATIENCE, LocalBench
 
 R = TypeVar("R")

@@ -2,8 +2,8 @@
 state and forgot to write it: a job that waited for its retry stayed so on record, also when the plan had cancelled
 it."""
 
-from crawler_lifecycle.contract.flows.states import MemberState
 from crawler_lifecycle.flows import RetryPolicy, Workflow
+from crawler_lifecycle.model.flow_states import MemberState
 from tests.unit.flows.plays import FAILED, Play
 from tests.unit.flows.work import plain
 

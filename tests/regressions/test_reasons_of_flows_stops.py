@@ -2,9 +2,9 @@
 
 import pytest
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.domain.flows.messages import StopAttempts
+from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.flows import Workflow, crawl
+from crawler_lifecycle.flows.rules.messages import StopAttempts
 from tests.activities.flow_crawls import make_run, start
 from tests.contracts.flows import Flow, pushed
 from tests.house import House

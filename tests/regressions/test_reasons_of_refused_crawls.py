@@ -4,11 +4,11 @@ from datetime import UTC, datetime
 
 import pytest
 
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.contract.flows.requests import PushFlow
-from crawler_lifecycle.contract.flows.states import EndKind
-from crawler_lifecycle.domain.flows.ends import AttemptEnd
+from crawler_lifecycle.assembly.store import SqlStore
 from crawler_lifecycle.flows import Workflow, crawl
+from crawler_lifecycle.flows.model.requests import PushFlow
+from crawler_lifecycle.flows.rules.ends import AttemptEnd
+from crawler_lifecycle.model.flow_states import EndKind
 from tests.client.conftest import Hand
 from tests.commands import Crawlctl
 from tests.unit.flows.work import plain

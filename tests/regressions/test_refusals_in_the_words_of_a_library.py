@@ -9,12 +9,12 @@ from annotated_types import Ge, Gt, Le, Lt, MaxLen, MinLen
 from pydantic import Field, TypeAdapter, ValidationError
 from pydantic_core import core_schema
 
-from crawler_lifecycle import configuration
-from crawler_lifecycle.adapters.catalogue import Catalogue
-from crawler_lifecycle.contract.deployment import Mistake
-from crawler_lifecycle.contract.refusals import WORDS, expectation
-from crawler_lifecycle.contract.schedules import Overlap
+from crawler_lifecycle.base.refusals import WORDS, expectation
+from crawler_lifecycle.clusters.adapters.catalogue import Catalogue
 from crawler_lifecycle.errors import NotReady
+from crawler_lifecycle.model.deployment import Mistake
+from crawler_lifecycle.schedules.model.schedules import Overlap
+from crawler_lifecycle.settings import configuration
 from tests.apis import Api, problem
 from tests.commands import Crawlctl
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from crawler_lifecycle.managers import generator
-from crawler_lifecycle.managers.generator import LARGEST_PAGE
+from crawler_lifecycle.managers.authors import generator
+from crawler_lifecycle.managers.authors.generator import LARGEST_PAGE
 from crawler_lifecycle.testing import ManagerPlay
 from tests.managers.authors import Shops
 

@@ -6,12 +6,13 @@ from datetime import UTC, datetime
 
 import pytest
 
-from crawler_lifecycle.contract.audits import AuditPart, FindingKind
-from crawler_lifecycle.contract.flows.states import FlowState
-from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.flows import Workflow, crawl
-from crawler_lifecycle.ports import Delivery, SupervisorExecution
+from crawler_lifecycle.flows.ports.ledger import Delivery
+from crawler_lifecycle.model.audits import AuditPart, FindingKind
+from crawler_lifecycle.model.flow_states import FlowState
+from crawler_lifecycle.model.states import RunStatus
 from crawler_lifecycle.retention.store import RetentionStore
+from crawler_lifecycle.runs.ports.runs import SupervisorExecution
 from tests.activities.auditing import audit, findings
 from tests.contracts.flows import pushed
 from tests.house import House

@@ -12,13 +12,13 @@ from typing import Any
 import httpx
 import pytest
 
-from crawler_lifecycle.contract.records import RunRecord
-from crawler_lifecycle.contract.run_filter import RunFilter
-from crawler_lifecycle.control import context
-from crawler_lifecycle.control.bulkhead import Bulkhead
-from crawler_lifecycle.control.reading import RunReader
-from crawler_lifecycle.ports import LogChunk
-from crawler_lifecycle.services.api import state
+from crawler_lifecycle import context
+from crawler_lifecycle.base.bulkhead import Bulkhead
+from crawler_lifecycle.clusters.ports import LogChunk
+from crawler_lifecycle.http import state
+from crawler_lifecycle.model.records import RunRecord
+from crawler_lifecycle.model.run_filter import RunFilter
+from crawler_lifecycle.runs.commands.reading import RunReader
 from tests.apis import Api, problem, served
 from tests.databases import MakeRun, copy_of
 

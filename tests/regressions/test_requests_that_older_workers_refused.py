@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from crawler_lifecycle.contract.flows.supervision import SuperviseFlow
-from crawler_lifecycle.contract.requests import FlowLink, RunRequest
-from crawler_lifecycle.workflows.converter import OneInputConverter
+from crawler_lifecycle.model.flow_supervision import SuperviseFlow
+from crawler_lifecycle.model.requests import FlowLink, RunRequest
+from crawler_lifecycle.temporal.converter import OneInputConverter
 
 LINK = FlowLink(flow_uid="u", flow_id="f", member=3, path="shop", generation=1, attempt=1)
 LINK_SENT = {"flow_uid": "u", "flow_id": "f", "member": 3, "path": "shop", "generation": 1, "attempt": 1}

@@ -22,10 +22,10 @@ from temporalio.client import (
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import WorkflowEnvironment
 
-from crawler_lifecycle.activities.boundary import Boundary
-from crawler_lifecycle.contract.audits import AuditRequest
-from crawler_lifecycle.contract.requests import RunRequest
-from crawler_lifecycle.contract.states import RunStatus
+from crawler_lifecycle.model.audits import AuditRequest
+from crawler_lifecycle.model.requests import RunRequest
+from crawler_lifecycle.model.states import RunStatus
+from crawler_lifecycle.temporal.boundary import Boundary
 from tests.house import House
 from tests.plays import Play, played, working
 from tests.workflows.script import Script

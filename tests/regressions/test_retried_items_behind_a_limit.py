@@ -1,7 +1,7 @@
 """Items that people tried again behind a limit of failures: the limit still held, and the items were cancelled."""
 
 from crawler_lifecycle.managers import PeriodicCrawlManager
-from crawler_lifecycle.managers.parameters import FullJobParams
+from crawler_lifecycle.managers.authors.parameters import FullJobParams
 from crawler_lifecycle.testing import ManagerPlay
 from tests.managers.authors import Shops
 from tests.managers.play import retry_items

@@ -1,8 +1,8 @@
 """People retried a waiting item with changed arguments while the manager's object had chosen the item: the crawl ran
 with the former arguments."""
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.contract.flows.item_requests import RetryItems
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.flows.model.item_requests import RetryItems
 from tests.contracts.managers import managed
 
 

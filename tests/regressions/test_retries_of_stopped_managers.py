@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from crawler_lifecycle.adapters.sql import manager_retries
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.contract.flows.item_requests import RetryItems
-from crawler_lifecycle.contract.managers.items import Verdict
-from crawler_lifecycle.contract.managers.turns import Counts
-from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.ports import DoorAnswer
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.flows.model.item_requests import RetryItems
+from crawler_lifecycle.flows.model.turns import Counts
+from crawler_lifecycle.flows.ports.ledger import DoorAnswer
+from crawler_lifecycle.managers.store import retries as manager_retries
+from crawler_lifecycle.model.manager_items import Verdict
+from crawler_lifecycle.model.states import RunStatus
 from tests.contracts.managers import Managed, begun_again, counts, managed, over
 
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from crawler_lifecycle.adapters.sql import run_creation
-from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.errors import Conflict
 from crawler_lifecycle.flows import Workflow, crawl
+from crawler_lifecycle.runs.store import creation as run_creation
 from tests.contracts.flows import pushed
 
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from crawler_lifecycle.adapters.sql.flow_crawls import FlowCrawls
-from crawler_lifecycle.domain.audit.subjects import WorkflowInfo
-from crawler_lifecycle.domain.flows.messages import AttemptRef, CheckStarts, CrawlsStarted, StartCrawls, StartsChecked
 from crawler_lifecycle.flows import Workflow, crawl
-from crawler_lifecycle.ports import NewRun
+from crawler_lifecycle.flows.rules.messages import AttemptRef, CheckStarts, CrawlsStarted, StartCrawls, StartsChecked
+from crawler_lifecycle.flows.store.crawls import FlowCrawls
+from crawler_lifecycle.model.supervision import WorkflowInfo
+from crawler_lifecycle.runs.ports.runs import NewRun
 from tests.contracts.flows import BOOKS, Flow, pushed
 from tests.house import House
 

@@ -2,11 +2,11 @@
 
 from datetime import UTC, datetime
 
-from crawler_lifecycle.contract.requests import StopRequest
-from crawler_lifecycle.contract.states import ExportState
-from crawler_lifecycle.contract.steps.run import CloseRun, ExportedEnd
-from crawler_lifecycle.contract.steps.stopping import LogCancellation
-from crawler_lifecycle.contract.steps.supervision import TakeOver
+from crawler_lifecycle.model.requests import StopRequest
+from crawler_lifecycle.model.run_plan import CloseRun, ExportedEnd
+from crawler_lifecycle.model.states import ExportState
+from crawler_lifecycle.runs.model.stopping import LogCancellation
+from crawler_lifecycle.runs.model.supervision import TakeOver
 from tests.house import House
 
 

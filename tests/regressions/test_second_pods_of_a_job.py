@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from crawler_lifecycle.adapters.kubernetes.act.job_spec import PodSettings
-from crawler_lifecycle.adapters.kubernetes.cluster import KubernetesCluster, LogStorage
+from crawler_lifecycle.clusters.kubernetes.act.job_spec import PodSettings
+from crawler_lifecycle.clusters.kubernetes.cluster import KubernetesCluster, LogStorage
 from tests.api_servers import Json, an_access, an_api_server
 from tests.contracts.acting import Acting, ended_with
 

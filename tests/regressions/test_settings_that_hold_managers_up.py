@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from crawler_lifecycle.contract.flows.records import Why
-from crawler_lifecycle.contract.flows.states import FlowIntent, MemberState
-from crawler_lifecycle.contract.managers.records import ManagerStatus
-from crawler_lifecycle.domain.managers.explanation import manager_explained
 from crawler_lifecycle.errors import BadInput
-from crawler_lifecycle.managers.defining import build
+from crawler_lifecycle.flows.model.manager_records import ManagerStatus
+from crawler_lifecycle.flows.model.records import Why
+from crawler_lifecycle.flows.rules.manager_explanation import manager_explained
+from crawler_lifecycle.managers.authors.defining import build
+from crawler_lifecycle.model.flow_states import FlowIntent, MemberState
 from tests.commands import Crawlctl
 from tests.managers.authors import Shops
 from tests.unit.flows.plays import NOW

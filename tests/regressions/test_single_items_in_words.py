@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from crawler_lifecycle.cli.manager_lines import count_words, status_lines, sum_words
 from crawler_lifecycle.cli.program import main
-from crawler_lifecycle.contract.flows.records import Why
-from crawler_lifecycle.contract.flows.states import FlowIntent
-from crawler_lifecycle.contract.managers.items import ItemState, Origin
-from crawler_lifecycle.contract.managers.records import ItemRecord, ItemSums, ManagerStatus
-from crawler_lifecycle.contract.managers.turns import Counts
-from crawler_lifecycle.domain.managers.explanation import explained, manager_explained
+from crawler_lifecycle.flows.cli.manager_lines import count_words, status_lines, sum_words
+from crawler_lifecycle.flows.model.manager_records import ItemRecord, ItemSums, ManagerStatus
+from crawler_lifecycle.flows.model.records import Why
+from crawler_lifecycle.flows.model.turns import Counts
+from crawler_lifecycle.flows.rules.manager_explanation import explained, manager_explained
+from crawler_lifecycle.model.flow_states import FlowIntent
+from crawler_lifecycle.model.manager_items import ItemState, Origin
 
 FILE = """
 from crawler_lifecycle.managers import GeneratorCrawlManager, PeriodicCrawlManager

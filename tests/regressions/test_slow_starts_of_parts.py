@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from crawler_lifecycle.errors import NotReady
-from crawler_lifecycle.services.embedded import child as module
-from crawler_lifecycle.services.embedded.child import StackChild
-from crawler_lifecycle.services.embedded.plan import StackPart
+from crawler_lifecycle.stack import child as module
+from crawler_lifecycle.stack.child import StackChild
+from crawler_lifecycle.stack.plan import StackPart
 
 BUSY = [sys.executable, "-c", "import sys; sys.stdin.read(); import signal; signal.pause()"]
 

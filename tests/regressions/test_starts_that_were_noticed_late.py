@@ -8,9 +8,9 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.client import WorkflowHistory
 from temporalio.testing import WorkflowEnvironment
 
-from crawler_lifecycle.contract.requests import RunRequest
-from crawler_lifecycle.contract.steps.deployment import DeploymentOutcome, MainJobStatus, StartRun
-from crawler_lifecycle.contract.steps.run import RunInput, RunPlan
+from crawler_lifecycle.model.requests import RunRequest
+from crawler_lifecycle.model.run_plan import RunInput, RunPlan
+from crawler_lifecycle.runs.model.deployment import DeploymentOutcome, MainJobStatus, StartRun
 from tests.activity_events import begun, begun_in
 from tests.house import House
 from tests.plays import Play

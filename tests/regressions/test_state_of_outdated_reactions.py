@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.manager_schema import managers
-from crawler_lifecycle.contract.managers.item_filter import ItemFilter
-from crawler_lifecycle.contract.managers.items import Job, Verdict
-from crawler_lifecycle.contract.managers.turns import Counts, Effects, Reaction
-from crawler_lifecycle.contract.records import RunRecord
-from crawler_lifecycle.contract.states import RunStatus
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.database.manager_schema import managers
+from crawler_lifecycle.flows.model.item_filter import ItemFilter
+from crawler_lifecycle.flows.model.turns import Counts, Effects, Reaction
+from crawler_lifecycle.model.manager_items import Job, Verdict
+from crawler_lifecycle.model.records import RunRecord
+from crawler_lifecycle.model.states import RunStatus
 from tests.contracts.managers import Managed, managed, reopened
 from tests.databases import copy_of
 from tests.services.flows.stages import PATIENCE, Stage, staged

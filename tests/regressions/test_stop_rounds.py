@@ -3,10 +3,10 @@
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
-from crawler_lifecycle.contract.requests import RunRequest
-from crawler_lifecycle.contract.states import Intent, RunStatus, Trigger
-from crawler_lifecycle.contract.steps.run import RunPlan
-from crawler_lifecycle.contract.steps.supervision import TakenOver, TakeOver
+from crawler_lifecycle.model.requests import RunRequest
+from crawler_lifecycle.model.run_plan import RunPlan
+from crawler_lifecycle.model.states import Intent, RunStatus, Trigger
+from crawler_lifecycle.runs.model.supervision import TakenOver, TakeOver
 from tests.activity_events import times_of
 from tests.clusters import LocalBench
 from tests.plays import Play

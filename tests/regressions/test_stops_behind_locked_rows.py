@@ -8,16 +8,16 @@ from typing import cast
 
 import pytest
 
-from crawler_lifecycle.activities.stopping import StoppingActivities
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.transactions import lock_run
-from crawler_lifecycle.contract.outcome_facts import OutcomeFacts
-from crawler_lifecycle.contract.requests import StopRequest
-from crawler_lifecycle.contract.steps.looks import TaskEvidence
-from crawler_lifecycle.contract.steps.stopping import LogCancellation, StopTasks
-from crawler_lifecycle.domain.looks import JobKey, JobLook, JobPhase, Look
+from crawler_lifecycle.clusters.ports import Cluster, KeepFacts, Uids
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.database.transactions import lock_run
 from crawler_lifecycle.errors import Fenced, TemporaryError
-from crawler_lifecycle.ports import Cluster, KeepFacts, Uids
+from crawler_lifecycle.model.looks import JobKey, JobLook, JobPhase, Look
+from crawler_lifecycle.model.outcome_facts import OutcomeFacts
+from crawler_lifecycle.model.requests import StopRequest
+from crawler_lifecycle.model.task_changes import TaskEvidence
+from crawler_lifecycle.runs.activities.stopping import StoppingActivities
+from crawler_lifecycle.runs.model.stopping import LogCancellation, StopTasks
 from tests.house import House
 
 LOCK_SECONDS = 1
@@ -53,7 +53,7 @@ def informed(house: House) -> tuple[StoppingActivities, Informed]:
 def test_locked_rows_delay_no_request_to_end(
     house: House, database_url: str, monkeypatch: pytest.MonkeyPatch, *, forced: bool
 ) -> None:
-    monkeypatch.setattr("crawler_lifecycle.adapters.sql.database.HURRIED_LOCK_SECONDS", LOCK_SECONDS)
+    monkeypatch.setattr("crawler_lifecycle.database.database.HURRIED_LOCK_SECONDS", LOCK_SECONDS)
     plan = house.started("sleepy")
     stopping, cluster = informed(house)
     another = Database(database_url)

@@ -16,11 +16,11 @@ from click.testing import Result
 from temporalio.client import WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 
-from crawler_lifecycle.cli import stopping as cli_stopping
-from crawler_lifecycle.contract.records import RunRecord
-from crawler_lifecycle.contract.requests import StopRequest
-from crawler_lifecycle.control import stops as stops_module
-from crawler_lifecycle.control.stops import Stopping
+from crawler_lifecycle.model.records import RunRecord
+from crawler_lifecycle.model.requests import StopRequest
+from crawler_lifecycle.runs.cli import stopping as cli_stopping
+from crawler_lifecycle.runs.commands import stops as stops_module
+from crawler_lifecycle.runs.commands.stops import Stopping
 from tests.commands import Crawlctl
 
 
@@ -67,7 +67,7 @@ def locked(run: RunRecord, state: Path) -> Iterator[sqlite3.Connection]:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Writes give up after a moment, and so before a signal would be sent early."""
-    monkeypatch.setattr("crawler_lifecycle.adapters.sql.database.LOCK_SECONDS", 0)
+    monkeypatch.setattr("crawler_lifecycle.database.database.LOCK_SECONDS", 0)
     monkeypatch.setattr(stops_module, "RECORD_SECONDS", 60)
 
 

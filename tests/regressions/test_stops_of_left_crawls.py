@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.contract.flows.requests import StopFlow, StopWay
-from crawler_lifecycle.contract.managers.turns import NO_EFFECTS
-from crawler_lifecycle.contract.requests import StopRequest
-from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.control.control import Control
-from crawler_lifecycle.control.flows import commands
-from crawler_lifecycle.control.flows.commands import FlowCommands
-from crawler_lifecycle.control.flows.entries import CatalogueManagers
-from crawler_lifecycle.control.installation import Installation
+from crawler_lifecycle.assembly.control import Control
+from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.errors import NotFound
+from crawler_lifecycle.flows.commands import flow_commands as commands
+from crawler_lifecycle.flows.commands.flow_commands import FlowCommands
+from crawler_lifecycle.flows.model.requests import StopFlow, StopWay
+from crawler_lifecycle.flows.model.turns import NO_EFFECTS
+from crawler_lifecycle.managers.commands import CatalogueManagers
+from crawler_lifecycle.model.requests import StopRequest
+from crawler_lifecycle.model.states import RunStatus
+from crawler_lifecycle.settings.installation import Installation
 from tests.contracts.flows import CANCELLED
 from tests.contracts.managers import managed
 from tests.databases import copy_of

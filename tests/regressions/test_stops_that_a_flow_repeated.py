@@ -3,8 +3,8 @@ a stop after the run's end."""
 
 from datetime import UTC, datetime, timedelta
 
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.contract.requests import StopRequest
+from crawler_lifecycle.assembly.store import SqlStore
+from crawler_lifecycle.model.requests import StopRequest
 from tests.house import House
 from tests.services.watching import deploy
 

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from crawler_lifecycle.contract.requests import StopRequest, any_stop, parse
 from crawler_lifecycle.errors import BadInput
+from crawler_lifecycle.model.requests import StopRequest, any_stop, parse
 
 UNKEEPABLE = [
     "2026-01-01T00:00:00",  # of which zone?

@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.contract.requests import StopRequest
+from crawler_lifecycle.assembly.store import SqlStore
+from crawler_lifecycle.model.requests import StopRequest
 from tests.house import House
 from tests.services.watching import deploy
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from crawler_lifecycle.control.control import Control
-from crawler_lifecycle.control.installation import Installation
-from crawler_lifecycle.services.api import changes, following
-from crawler_lifecycle.services.api.runs import RunsApi
-from crawler_lifecycle.services.api.state import CHANGE_READERS, LOG_READERS, ApiState
-from crawler_lifecycle.services.api.tokens import Tokens
+from crawler_lifecycle.assembly.control import Control
+from crawler_lifecycle.http.state import CHANGE_READERS, LOG_READERS, ApiState
+from crawler_lifecycle.http.tokens import Tokens
+from crawler_lifecycle.runs.http import changes, following
+from crawler_lifecycle.runs.http.runs import RunsApi
+from crawler_lifecycle.settings.installation import Installation
 from crawler_lifecycle.settings.processes import ApiSettings
 
 FOLLOWERS = 100  # more than the threads asyncio has by itself

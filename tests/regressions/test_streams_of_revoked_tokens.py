@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.services.api.tokens import Scope
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.http.tokens import Scope
 from tests.apis import Api, stream
 from tests.databases import MakeRun, copy_of
 

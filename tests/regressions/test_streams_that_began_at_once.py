@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from crawler_lifecycle.errors import TemporaryError
-from crawler_lifecycle.services.api.events import Stream
-from crawler_lifecycle.services.api.state import ApiState
-from crawler_lifecycle.services.api.tokens import Scope, Tokens
+from crawler_lifecycle.http.events import Stream
+from crawler_lifecycle.http.state import ApiState
+from crawler_lifecycle.http.tokens import Scope, Tokens
 from crawler_lifecycle.settings.processes import ApiSettings
 
 

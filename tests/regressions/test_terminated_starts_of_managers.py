@@ -5,10 +5,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from crawler_lifecycle.activities.audit_flows import MANAGERS
-from crawler_lifecycle.contract.audits import AuditPart
-from crawler_lifecycle.contract.managers.items import ItemState, JobState
-from crawler_lifecycle.domain.audit.subjects import WorkflowInfo
+from crawler_lifecycle.audits.activities.flows import MANAGERS
+from crawler_lifecycle.model.audits import AuditPart
+from crawler_lifecycle.model.manager_items import ItemState, JobState
+from crawler_lifecycle.model.supervision import WorkflowInfo
 from tests.activities.auditing import audit
 from tests.contracts.managers import Managed, managed
 from tests.house import AT_ONCE, House

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from crawler_lifecycle.contract.managers.items import Job
-from crawler_lifecycle.managers.parameters import FullJobParams
+from crawler_lifecycle.managers.authors.parameters import FullJobParams
+from crawler_lifecycle.model.manager_items import Job
 from crawler_lifecycle.testing import ManagerPlay
 from crawler_lifecycle.testing.manager_link import PlayedLink
 from tests.managers.authors import Shops

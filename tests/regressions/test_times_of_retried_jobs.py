@@ -5,13 +5,13 @@ from typing import Any
 
 import click
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.cli.flow_lines import job_lines
-from crawler_lifecycle.contract.flows.answers import MemberRecord
-from crawler_lifecycle.contract.flows.states import MemberState
-from crawler_lifecycle.control.flows.members import member_records
+from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.flows import Workflow, crawl
-from crawler_lifecycle.ports import Part
+from crawler_lifecycle.flows.cli.lines import job_lines
+from crawler_lifecycle.flows.commands.members import member_records
+from crawler_lifecycle.flows.model.answers import MemberRecord
+from crawler_lifecycle.flows.ports.records import Part
+from crawler_lifecycle.model.flow_states import MemberState
 from tests.contracts.flows import FAILED, Flow, pushed
 from tests.unit.flows.plays import NOW
 from tests.unit.flows.work import plain

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.migrate import check, upgrade
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.database.migrate import check, upgrade
 
 
 def test_a_file_that_somebody_else_sets_up_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -21,7 +21,7 @@ def test_a_file_that_somebody_else_sets_up_is_waited_for(tmp_path: Path, monkeyp
             refusals += 1
             other.rollback()
 
-        monkeypatch.setattr("crawler_lifecycle.adapters.sql.database.time.sleep", end_the_other)
+        monkeypatch.setattr("crawler_lifecycle.database.database.time.sleep", end_the_other)
         upgrade(f"sqlite:///{path}")
     assert refusals
     upgraded = Database(f"sqlite:///{path}")

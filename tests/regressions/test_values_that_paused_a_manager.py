@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from crawler_lifecycle.contract.managers.items import ItemState
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.managers import Item
-from crawler_lifecycle.managers.preview import added_items
+from crawler_lifecycle.managers.authors.preview import added_items
+from crawler_lifecycle.model.manager_items import ItemState
 from crawler_lifecycle.testing import ManagerPlay
 from tests.managers.authors import Shops
 

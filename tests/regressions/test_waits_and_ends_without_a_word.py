@@ -2,9 +2,9 @@
 
 import pytest
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.contract.managers.items import Problem
-from crawler_lifecycle.managers.parameters import StopRetry
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.managers.authors.parameters import StopRetry
+from crawler_lifecycle.model.manager_items import Problem
 from crawler_lifecycle.testing import ManagerPlay
 from tests.commands import Crawlctl
 from tests.contracts.managers import Managed, managed

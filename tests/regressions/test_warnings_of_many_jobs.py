@@ -8,8 +8,8 @@ from time import monotonic
 
 import pytest
 
-from crawler_lifecycle.adapters.kubernetes.http.api import LISTS_AT_ONCE
-from crawler_lifecycle.adapters.kubernetes.logs import evidence
+from crawler_lifecycle.clusters.kubernetes.http.api import LISTS_AT_ONCE
+from crawler_lifecycle.clusters.kubernetes.logs import evidence
 from tests.api_servers import Answered, Fault, an_api_server
 from tests.contracts.acting import Acting, ended_with, warn
 

@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from crawler_lifecycle.adapters.sql import pages
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.store import SqlClaims, SqlStore
-from crawler_lifecycle.control import connection
-from crawler_lifecycle.domain.audit.subjects import Nudge
+from crawler_lifecycle.assembly.store import SqlClaims, SqlStore
+from crawler_lifecycle.database import pages
+from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.errors import NotReady, PermanentError, TemporaryError
-from crawler_lifecycle.services import watcher as watching
-from crawler_lifecycle.services.watcher import Watcher
+from crawler_lifecycle.model.supervision import Nudge
+from crawler_lifecycle.runs.processes import watcher as watching
+from crawler_lifecycle.runs.processes.watcher import Watcher
+from crawler_lifecycle.temporal import connection
 from tests.databases import MakeRun
 from tests.waiting import eventually
 

@@ -6,14 +6,14 @@ from datetime import UTC, datetime
 
 import pytest
 
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.cli import flow_silences
-from crawler_lifecycle.cli.flow_watching import show_changes
-from crawler_lifecycle.contract.flows.answers import FlowChange, MemberRecord
-from crawler_lifecycle.contract.flows.requests import PushFlow
-from crawler_lifecycle.control.flows.members import member_records
-from crawler_lifecycle.domain.flows.summary import status_of
+from crawler_lifecycle.assembly.store import SqlStore
 from crawler_lifecycle.flows import Workflow
+from crawler_lifecycle.flows.cli import silences as flow_silences
+from crawler_lifecycle.flows.cli.watching import show_changes
+from crawler_lifecycle.flows.commands.members import member_records
+from crawler_lifecycle.flows.model.answers import FlowChange, MemberRecord
+from crawler_lifecycle.flows.model.requests import PushFlow
+from crawler_lifecycle.flows.rules.summary import status_of
 from tests.client.conftest import Hand
 from tests.unit.flows.work import plain
 

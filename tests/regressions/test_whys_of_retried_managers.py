@@ -5,20 +5,20 @@ from typing import Any
 
 import pytest
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.contract.flows.definition import FlowDefinition, MemberDefinition
-from crawler_lifecycle.contract.flows.item_requests import RetryItems
-from crawler_lifecycle.contract.flows.records import Why
-from crawler_lifecycle.contract.flows.requests import PushFlow
-from crawler_lifecycle.contract.flows.states import FlowIntent
-from crawler_lifecycle.contract.flows.work import CallForm, StepWork
-from crawler_lifecycle.contract.managers.items import Verdict
-from crawler_lifecycle.contract.managers.records import ManagerStatus
-from crawler_lifecycle.contract.managers.turns import Effects
-from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.control.flows.whys import with_managers
-from crawler_lifecycle.ports import ManagerRef
+from crawler_lifecycle.assembly.store import SqlStore
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.flows.commands.whys import with_managers
+from crawler_lifecycle.flows.model.definition import FlowDefinition, MemberDefinition
+from crawler_lifecycle.flows.model.item_requests import RetryItems
+from crawler_lifecycle.flows.model.manager_records import ManagerStatus
+from crawler_lifecycle.flows.model.records import Why
+from crawler_lifecycle.flows.model.requests import PushFlow
+from crawler_lifecycle.flows.model.turns import Effects
+from crawler_lifecycle.flows.model.work import CallForm, StepWork
+from crawler_lifecycle.managers.ports import ManagerRef
+from crawler_lifecycle.model.flow_states import FlowIntent
+from crawler_lifecycle.model.manager_items import Verdict
+from crawler_lifecycle.model.states import RunStatus
 from tests.commands import Crawlctl
 from tests.contracts.flows import Flow
 from tests.contracts.managers import MANAGER, Managed, item, managed

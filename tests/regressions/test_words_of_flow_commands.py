@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.contract.flows.requests import PushFlow
+from crawler_lifecycle.assembly.store import SqlStore
 from crawler_lifecycle.flows import Workflow
+from crawler_lifecycle.flows.model.requests import PushFlow
 from tests.commands import Crawlctl
 from tests.unit.flows.work import plain
 

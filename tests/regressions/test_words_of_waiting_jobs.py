@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.contract.flows.requests import PushFlow
-from crawler_lifecycle.contract.flows.states import EndKind
+from crawler_lifecycle.assembly.store import SqlStore
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.flows import RunningJob, Workflow, crawl
-from crawler_lifecycle.services.flows.annotations import result_check
-from crawler_lifecycle.services.flows.outcomes import result_end
+from crawler_lifecycle.flows.model.requests import PushFlow
+from crawler_lifecycle.hosts.annotations import result_check
+from crawler_lifecycle.hosts.outcomes import result_end
+from crawler_lifecycle.model.flow_states import EndKind
 from tests.client.conftest import Hand
 from tests.commands import Crawlctl
 from tests.unit.flows.work import greet, plain

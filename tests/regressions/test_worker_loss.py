@@ -14,8 +14,8 @@ from temporalio.worker import (
     ExecuteActivityInput,
 )
 
-from crawler_lifecycle.activities.boundary import Boundary
-from crawler_lifecycle.workflows import options
+from crawler_lifecycle.temporal import options
+from crawler_lifecycle.temporal.boundary import Boundary
 
 BEATS = 3
 

@@ -6,9 +6,9 @@ from uuid import uuid4
 import pytest
 from temporalio.api.enums.v1 import EventType
 
-from crawler_lifecycle.contract.requests import StopRequest
-from crawler_lifecycle.control.engine import Engine
 from crawler_lifecycle.errors import NotFound
+from crawler_lifecycle.model.requests import StopRequest
+from crawler_lifecycle.temporal.engine import Engine
 from tests.servers import start_real_time
 
 TWO_SIGNALS = ("--dynamic-config-value", "history.maximumSignalsPerExecution=2")

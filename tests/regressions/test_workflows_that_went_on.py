@@ -9,11 +9,11 @@ from temporalio.api.history.v1 import (
     WorkflowTaskTimedOutEventAttributes,
 )
 
-from crawler_lifecycle.activities.auditing import failing_workflows
-from crawler_lifecycle.contract.audits import FindingKind
-from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.control.descriptions import task_failure
-from crawler_lifecycle.domain.audit.subjects import AuditedRun, WorkflowInfo
+from crawler_lifecycle.audits.activities.auditing import failing_workflows
+from crawler_lifecycle.model.audits import FindingKind
+from crawler_lifecycle.model.states import RunStatus
+from crawler_lifecycle.model.supervision import AuditedRun, WorkflowInfo
+from crawler_lifecycle.temporal.descriptions import task_failure
 from tests.house import NotedSupervisors
 
 NOW = datetime(2026, 11, 23, tzinfo=UTC)

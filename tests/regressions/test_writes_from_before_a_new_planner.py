@@ -5,16 +5,16 @@ And all rows were read while a write was under way: the new planner waited for a
 
 import pytest
 
-from crawler_lifecycle.contract.flows.states import FlowState, MemberKind, MemberState
-from crawler_lifecycle.domain.flows.messages import FlowRef
-from crawler_lifecycle.domain.flows.plan import MemberChange
-from crawler_lifecycle.domain.flows.planner import Planner
-from crawler_lifecycle.domain.flows.rows import FlowRow, Ledger, MemberRow
-from crawler_lifecycle.domain.flows.unconfirmed import Unconfirmed
-from crawler_lifecycle.workflows.flow_acts import Bell
-from crawler_lifecycle.workflows.flow_course import Course
-from crawler_lifecycle.workflows.flow_news import News
-from crawler_lifecycle.workflows.flow_writes import Writes
+from crawler_lifecycle.flows.rules.messages import FlowRef
+from crawler_lifecycle.flows.rules.plan import MemberChange
+from crawler_lifecycle.flows.rules.planner import Planner
+from crawler_lifecycle.flows.rules.rows import FlowRow, Ledger, MemberRow
+from crawler_lifecycle.flows.rules.unconfirmed import Unconfirmed
+from crawler_lifecycle.flows.workflows.acts import Bell
+from crawler_lifecycle.flows.workflows.course import Course
+from crawler_lifecycle.flows.workflows.news import News
+from crawler_lifecycle.flows.workflows.writes import Writes
+from crawler_lifecycle.model.flow_states import FlowState, MemberKind, MemberState
 
 
 def planner() -> Planner:

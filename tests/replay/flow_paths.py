@@ -13,15 +13,16 @@ import pytest
 from temporalio.client import WorkflowFailureError, WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.migrate import upgrade
-from crawler_lifecycle.contract.requests import RunRequest
-from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.domain.flows.messages import FlowOccurrence, RunSteps
-from crawler_lifecycle.domain.naming import SCHEDULED_FLOW_WORKFLOW, flow_workflow_id
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.database.migrate import upgrade
 from crawler_lifecycle.errors import TemporaryError
 from crawler_lifecycle.flows import RetryPolicy, Workflow, crawl, each_task
-from crawler_lifecycle.workflows import flow_steps, scheduled_flow
+from crawler_lifecycle.flows.rules.messages import FlowOccurrence, RunSteps
+from crawler_lifecycle.flows.workflows import scheduled_flow
+from crawler_lifecycle.flows.workflows import steps as flow_steps
+from crawler_lifecycle.model.naming import SCHEDULED_FLOW_WORKFLOW, flow_workflow_id
+from crawler_lifecycle.model.requests import RunRequest
+from crawler_lifecycle.model.states import RunStatus
 from tests.flow_stage import FAILED, FlowStage, flow_stage
 from tests.unit.flows.work import item_and_context, plain
 from tests.waiting import until

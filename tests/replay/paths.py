@@ -7,13 +7,13 @@ from typing import Any
 
 from temporalio.client import WorkflowHistory
 
-from crawler_lifecycle.contract.audits import AuditPage, AuditPart, AuditStep, FindingKind
-from crawler_lifecycle.contract.requests import RunRequest
-from crawler_lifecycle.contract.states import Intent, RunStatus, TaskStatus, Trigger
-from crawler_lifecycle.contract.steps.deployment import DeploymentOutcome, MainJobStatus
-from crawler_lifecycle.contract.steps.looks import TaskChange
-from crawler_lifecycle.contract.steps.run import Clock, ExportsOwed, RunPlan
-from crawler_lifecycle.contract.steps.supervision import TakenOver, TakeOver
+from crawler_lifecycle.model.audits import AuditPage, AuditPart, AuditStep, FindingKind
+from crawler_lifecycle.model.requests import RunRequest
+from crawler_lifecycle.model.run_plan import Clock, ExportsOwed, RunPlan
+from crawler_lifecycle.model.states import Intent, RunStatus, TaskStatus, Trigger
+from crawler_lifecycle.model.task_changes import TaskChange
+from crawler_lifecycle.runs.model.deployment import DeploymentOutcome, MainJobStatus
+from crawler_lifecycle.runs.model.supervision import TakenOver, TakeOver
 from tests.activity_events import LOCAL, local_name
 from tests.workflows.script import DEPLOYED, STARTED, UNAVAILABLE, Script, in_turn
 

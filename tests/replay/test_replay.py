@@ -8,7 +8,7 @@ from temporalio.client import WorkflowHistory
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Replayer
 
-from crawler_lifecycle.workflows.plugin import LifecyclePlugin
+from crawler_lifecycle.assembly.plugin import LifecyclePlugin
 from tests.replay.record import FINGERPRINTS, HISTORIES, PATHS, commands_of, has_one_order, named, play
 
 each_history = pytest.mark.parametrize("recorded", sorted(HISTORIES.glob("*.json")), ids=lambda path: path.stem)

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from crawler_lifecycle.contract.audits import AuditRequest, FindingKind
-from crawler_lifecycle.contract.requests import RunRequest, StopRequest
-from crawler_lifecycle.contract.retries import Retries
-from crawler_lifecycle.control.runs import Started
+from crawler_lifecycle.model.audits import AuditRequest, FindingKind
+from crawler_lifecycle.model.requests import RunRequest, StopRequest
+from crawler_lifecycle.model.retries import Retries
+from crawler_lifecycle.runs.commands.runs import Started
 from tests.chaos.comparison import divergences, open_workflows
 from tests.chaos.ground import Ground, ground
 from tests.chaos.people import People

@@ -11,11 +11,11 @@ import pytest
 from temporalio.client import WorkflowExecutionStatus
 from temporalio.service import RPCError
 
-from crawler_lifecycle.contract.audits import AuditRequest, FindingKind
-from crawler_lifecycle.contract.records import RunDetails
-from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.control.runs import Started
-from crawler_lifecycle.domain.audit.runs import OLD_COPY
+from crawler_lifecycle.audits.rules.runs import OLD_COPY
+from crawler_lifecycle.model.audits import AuditRequest, FindingKind
+from crawler_lifecycle.model.records import RunDetails
+from crawler_lifecycle.model.states import RunStatus
+from crawler_lifecycle.runs.commands.runs import Started
 from tests.databases import copy_file
 from tests.process.crawls import AT_ONCE, PATIENCE, Site, site
 from tests.process.stops import terminate, until_closed, workflow_status

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from temporalio.service import RPCError
 
-from crawler_lifecycle.contract.audits import AuditRequest
-from crawler_lifecycle.contract.flows.requests import PushFlow, RetryMembers
-from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.control.runs import Started
 from crawler_lifecycle.flows import Workflow, crawl
+from crawler_lifecycle.flows.model.requests import PushFlow, RetryMembers
+from crawler_lifecycle.model.audits import AuditRequest
+from crawler_lifecycle.model.states import RunStatus
+from crawler_lifecycle.runs.commands.runs import Started
 from tests.databases import copy_file
 from tests.process.crawls import AT_ONCE, PATIENCE, Job, Site, site
 from tests.waiting import eventually, eventually_async

@@ -2,7 +2,7 @@
 
 import pytest
 
-from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.database.database import Database
 from tests.databases import MakeRun
 from tests.retention.old_runs import Old, old_runs
 

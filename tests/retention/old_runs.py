@@ -10,14 +10,14 @@ from uuid import uuid4
 
 from sqlalchemy import insert, select, update
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.schema import audit_findings, histories
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.contract.audits import FindingKind
-from crawler_lifecycle.contract.records import RunRecord
-from crawler_lifecycle.contract.states import ExportState, RunStatus
-from crawler_lifecycle.domain.audit.subjects import ListedJob
-from crawler_lifecycle.ports import Cluster
+from crawler_lifecycle.assembly.store import SqlStore
+from crawler_lifecycle.clusters.ports import Cluster
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.database.schema import audit_findings, histories
+from crawler_lifecycle.model.audits import FindingKind
+from crawler_lifecycle.model.records import RunRecord
+from crawler_lifecycle.model.states import ExportState, RunStatus
+from crawler_lifecycle.model.supervision import ListedJob
 from crawler_lifecycle.retention.model import Ages, Folders, PassReport
 from crawler_lifecycle.retention.passes import Retention
 from crawler_lifecycle.retention.store import RetentionStore

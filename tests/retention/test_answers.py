@@ -8,11 +8,11 @@ from uuid import uuid4
 import pytest
 from click.testing import CliRunner, Result
 
-from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.cli.program import main
-from crawler_lifecycle.contract.records import RunRecord
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.http.tokens import Scope
+from crawler_lifecycle.model.records import RunRecord
 from crawler_lifecycle.retention.store import RetentionStore
-from crawler_lifecycle.services.api.tokens import Scope
 from tests.apis import DOCUMENT, Api, problem
 from tests.databases import copy_of
 from tests.retention.old_runs import CUTOFF, Old

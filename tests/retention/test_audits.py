@@ -3,14 +3,14 @@
 import pytest
 from sqlalchemy import func, select, update
 
-from crawler_lifecycle.adapters.sql.schema import histories
-from crawler_lifecycle.contract.audits import AuditPart, FindingKind
-from crawler_lifecycle.contract.states import ExportState, RunStatus
-from crawler_lifecycle.contract.steps.run import RunPlan
-from crawler_lifecycle.domain.looks import JobPhase
+from crawler_lifecycle.database.schema import histories
 from crawler_lifecycle.errors import NotFound, Removed
-from crawler_lifecycle.ports import SupervisorExecution
+from crawler_lifecycle.model.audits import AuditPart, FindingKind
+from crawler_lifecycle.model.looks import JobPhase
+from crawler_lifecycle.model.run_plan import RunPlan
+from crawler_lifecycle.model.states import ExportState, RunStatus
 from crawler_lifecycle.retention.store import RetentionStore
+from crawler_lifecycle.runs.ports.runs import SupervisorExecution
 from tests.activities.auditing import audit, ended, findings
 from tests.house import House
 from tests.retention.old_runs import CUTOFF, LONG_AGO, NOW

@@ -5,16 +5,16 @@ from pathlib import Path
 import pytest
 from sqlalchemy import func, select, update
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.flow_schema import flows
-from crawler_lifecycle.adapters.sql.manager_schema import manager_attempts, manager_items
-from crawler_lifecycle.adapters.sql.schema import histories
-from crawler_lifecycle.contract.flows.item_requests import CancelItems, RetryItems
-from crawler_lifecycle.contract.managers.items import Verdict
-from crawler_lifecycle.contract.managers.turns import Effects
-from crawler_lifecycle.contract.states import ExportState, RunStatus
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.database.flow_schema import flows
+from crawler_lifecycle.database.manager_schema import manager_attempts, manager_items
+from crawler_lifecycle.database.schema import histories
 from crawler_lifecycle.errors import NotFound
-from crawler_lifecycle.ports import Delivery
+from crawler_lifecycle.flows.model.item_requests import CancelItems, RetryItems
+from crawler_lifecycle.flows.model.turns import Effects
+from crawler_lifecycle.flows.ports.ledger import Delivery
+from crawler_lifecycle.model.manager_items import Verdict
+from crawler_lifecycle.model.states import ExportState, RunStatus
 from crawler_lifecycle.retention.model import Hold, Kind
 from tests.contracts.managers import Managed, added, managed, over
 from tests.retention.old_runs import LONG_AGO, ids, passed, retention

@@ -11,9 +11,11 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import func, select, update
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.flow_schema import flows
-from crawler_lifecycle.adapters.sql.schema import (
+from crawler_lifecycle.assembly.store import SqlStore
+from crawler_lifecycle.clusters.ports import Cluster
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.database.flow_schema import flows
+from crawler_lifecycle.database.schema import (
     audit_findings,
     exports,
     histories,
@@ -22,10 +24,9 @@ from crawler_lifecycle.adapters.sql.schema import (
     removed_runs,
     task_histories,
 )
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.contract.states import ExportKind, ExportState, RunStatus
 from crawler_lifecycle.errors import NotFound, Removed, TemporaryError
-from crawler_lifecycle.ports import Cluster, Delivery
+from crawler_lifecycle.flows.ports.ledger import Delivery
+from crawler_lifecycle.model.states import ExportKind, ExportState, RunStatus
 from crawler_lifecycle.retention.model import Hold, Kind, PassReport
 from crawler_lifecycle.retention.passes import Retention
 from crawler_lifecycle.retention.rules import hold_of

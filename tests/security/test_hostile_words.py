@@ -12,17 +12,17 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from crawler_lifecycle.adapters.catalogue import Catalogue
-from crawler_lifecycle.adapters.kubernetes.act.job_spec import PodSettings, job_of
-from crawler_lifecycle.adapters.kubernetes.naming import CRAWLER
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.cli.requests import make_request
-from crawler_lifecycle.contract.deployment import Crawler, DeploymentRequest
-from crawler_lifecycle.contract.requests import RunRequest, parse
-from crawler_lifecycle.contract.run_filter import RunFilter
+from crawler_lifecycle.assembly.store import SqlStore
+from crawler_lifecycle.clusters.adapters.catalogue import Catalogue
+from crawler_lifecycle.clusters.kubernetes.act.job_spec import PodSettings, job_of
+from crawler_lifecycle.clusters.kubernetes.naming import CRAWLER
+from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.errors import BadInput
-from crawler_lifecycle.ports import Claim
+from crawler_lifecycle.model.deployment import Crawler, DeploymentRequest
+from crawler_lifecycle.model.requests import RunRequest, parse
+from crawler_lifecycle.model.run_filter import RunFilter
+from crawler_lifecycle.runs.cli.requests import make_request
+from crawler_lifecycle.runs.ports.runs import Claim
 from tests.databases import MakeRun, ref_to
 from tests.schedulers import a_request
 

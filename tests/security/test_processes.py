@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from crawler_lifecycle.control.installation import Kept, environment_for_child, locate
-from crawler_lifecycle.services.flows.channel import Channel
-from crawler_lifecycle.services.flows.isolation import MAIN
-from crawler_lifecycle.services.hiding import forget_secrets, keep_installation
+from crawler_lifecycle.hosts.channel import Channel
+from crawler_lifecycle.hosts.isolation import MAIN
+from crawler_lifecycle.settings.hiding import forget_secrets, keep_installation
+from crawler_lifecycle.settings.installation import Kept, environment_for_child, locate
 from tests import embedded
 from tests.embedded import stack_processes, up
 from tests.waiting import until

@@ -7,18 +7,17 @@ from typing import Any
 
 import pytest
 
-from crawler_lifecycle import configuration
-from crawler_lifecycle.adapters.aws.archives import S3Archiver
-from crawler_lifecycle.adapters.aws.events import EventBridge
-from crawler_lifecycle.adapters.kubernetes.http.connection import ApiAccess, ApiConnection
-from crawler_lifecycle.adapters.pushers.channels import PusherChannels
-from crawler_lifecycle.adapters.pushers.webhooks import Webhook, endpoints
-from crawler_lifecycle.adapters.scheduler_client import SchedulerClient
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.bootstrap.parts import Parts
-from crawler_lifecycle.control.installation import Installation
+from crawler_lifecycle.assembly.parts import Parts
+from crawler_lifecycle.clusters.adapters.scheduler_client import SchedulerClient
+from crawler_lifecycle.clusters.kubernetes.http.connection import ApiAccess, ApiConnection
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.delivery.aws.archives import S3Archiver
+from crawler_lifecycle.delivery.aws.events import EventBridge
+from crawler_lifecycle.delivery.pushers.channels import PusherChannels
+from crawler_lifecycle.delivery.pushers.webhooks import Webhook, endpoints
 from crawler_lifecycle.errors import LifecycleError
-from crawler_lifecycle.settings import Settings
+from crawler_lifecycle.settings import Settings, configuration
+from crawler_lifecycle.settings.installation import Installation
 from crawler_lifecycle.settings.outside import ExportSettings, NoticeSettings
 from tests.messages import a_notice, an_event
 from tests.receivers import Answer, Receiver, serving

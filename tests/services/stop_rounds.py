@@ -2,12 +2,12 @@
 
 from datetime import UTC, datetime
 
-from crawler_lifecycle.activities.reconciliation import ReconciliationActivities
-from crawler_lifecycle.activities.stopping import StoppingActivities
-from crawler_lifecycle.contract.requests import StopRequest
-from crawler_lifecycle.contract.steps.looks import CloseLook, LookAt, StatusWrite
-from crawler_lifecycle.contract.steps.run import CloseRun, RunInput, RunPlan, RunRef
-from crawler_lifecycle.contract.steps.stopping import LogCancellation, StopTasks
+from crawler_lifecycle.model.requests import StopRequest
+from crawler_lifecycle.model.run_plan import CloseRun, RunInput, RunPlan, RunRef
+from crawler_lifecycle.model.task_changes import CloseLook, LookAt, StatusWrite
+from crawler_lifecycle.runs.activities.reconciliation import ReconciliationActivities
+from crawler_lifecycle.runs.activities.stopping import StoppingActivities
+from crawler_lifecycle.runs.model.stopping import LogCancellation, StopTasks
 from tests.house import House
 
 

@@ -8,11 +8,11 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from crawler_lifecycle.adapters.folder import FolderExporter
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.contract.records import RunRecord
-from crawler_lifecycle.contract.states import ExportState
+from crawler_lifecycle.assembly.store import SqlStore
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.delivery.adapters.folder import FolderExporter
+from crawler_lifecycle.model.records import RunRecord
+from crawler_lifecycle.model.states import ExportState
 from tests.apis import Api, problem, served
 from tests.databases import MakeRun, copy_of, ref_to
 from tests.run_archives import CONTENT, event_of, exported, over

@@ -9,18 +9,18 @@ import httpx
 import pytest
 from sqlalchemy import update
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.schema import histories
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.contract.crawl_result import CrawlResult
-from crawler_lifecycle.contract.notices import NoticeKind
-from crawler_lifecycle.contract.records import RunRecord
-from crawler_lifecycle.contract.requests import StopRequest
-from crawler_lifecycle.contract.states import RunStatus
+from crawler_lifecycle.assembly.store import SqlStore
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.database.schema import histories
 from crawler_lifecycle.flows import Workflow, crawl
-from crawler_lifecycle.services.api import changes
-from crawler_lifecycle.services.api.changes import id_of, moment_of
-from crawler_lifecycle.services.api.tokens import Scope
+from crawler_lifecycle.http.tokens import Scope
+from crawler_lifecycle.model.crawl_result import CrawlResult
+from crawler_lifecycle.model.notices import NoticeKind
+from crawler_lifecycle.model.records import RunRecord
+from crawler_lifecycle.model.requests import StopRequest
+from crawler_lifecycle.model.states import RunStatus
+from crawler_lifecycle.runs.http import changes
+from crawler_lifecycle.runs.http.changes import id_of, moment_of
 from tests.apis import Api, Event, problem, served, stream
 from tests.contracts.flows import pushed
 from tests.crawl_results import end_tasks

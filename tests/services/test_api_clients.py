@@ -13,9 +13,9 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from crawler_lifecycle.control.reading import RunReader
-from crawler_lifecycle.ports import LogChunk
-from crawler_lifecycle.services.api.tokens import Scope
+from crawler_lifecycle.clusters.ports import LogChunk
+from crawler_lifecycle.http.tokens import Scope
+from crawler_lifecycle.runs.commands.reading import RunReader
 from tests.apis import Api, problem, served, stream
 from tests.databases import MakeRun, copy_of
 

@@ -11,8 +11,8 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from crawler_lifecycle.contract.requests import RunRequest
-from crawler_lifecycle.services.api.tokens import Tokens
+from crawler_lifecycle.http.tokens import Tokens
+from crawler_lifecycle.model.requests import RunRequest
 from tests.apis import DOCUMENT, problem, stream
 from tests.embedded import LINK, ask, processes_of
 from tests.process.crawls import PATIENCE, Site, end_all_of, site

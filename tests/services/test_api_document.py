@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, TypeAdapter
 
-from crawler_lifecycle.services.api.app import openapi_document
+from crawler_lifecycle.web.app import openapi_document
 from tests.apis import DOCUMENT
 from workers.api import ROUTERS
 

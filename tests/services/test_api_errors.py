@@ -21,8 +21,8 @@ from crawler_lifecycle.errors import (
     Refused,
     TemporaryError,
 )
-from crawler_lifecycle.services.json_bodies import refuse_body
-from crawler_lifecycle.services.problems import CODES, problem_of
+from crawler_lifecycle.http.json_bodies import refuse_body
+from crawler_lifecycle.http.problems import CODES, problem_of
 from tests.apis import Api, problem, served
 from tests.databases import MakeRun, copy_of
 from tests.schedulers import TOKEN, SmallCluster, a_catalogue

@@ -7,14 +7,14 @@ from typing import Any
 import httpx
 import pytest
 
-from crawler_lifecycle.adapters.sql import flow_results
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.client.http import Api as Client
-from crawler_lifecycle.contract.flows.definition import A_CRAWL_AND_A_STEP
-from crawler_lifecycle.domain.flows.leaving_out import COMPLETED
+from crawler_lifecycle.assembly.store import SqlStore
+from crawler_lifecycle.client.api import Api as Client
+from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.errors import BadInput
-from crawler_lifecycle.services.api.tokens import Scope
+from crawler_lifecycle.flows.model.definition import A_CRAWL_AND_A_STEP
+from crawler_lifecycle.flows.rules.leaving_out import COMPLETED
+from crawler_lifecycle.flows.store import results as flow_results
+from crawler_lifecycle.http.tokens import Scope
 from tests.apis import Api, problem, stream
 from tests.client.conftest import Hand
 from tests.databases import MakeRun, copy_of

@@ -10,19 +10,19 @@ import httpx
 import pytest
 from sqlalchemy import update
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.flow_schema import flow_members
-from crawler_lifecycle.adapters.sql.schema import histories
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.contract.audits import AuditRef, Finding, FindingKind
-from crawler_lifecycle.contract.managers.items import Verdict
-from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.domain.flows.words import HOST_PATIENCE
+from crawler_lifecycle import web
+from crawler_lifecycle.assembly.store import SqlStore
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.database.flow_schema import flow_members
+from crawler_lifecycle.database.schema import histories
 from crawler_lifecycle.flows import Workflow
-from crawler_lifecycle.services import api as api_package
-from crawler_lifecycle.services.api.installation import MOST_SATURATED
-from crawler_lifecycle.services.embedded.addresses import Ports
-from crawler_lifecycle.services.embedded.plan import make_plan
+from crawler_lifecycle.flows.rules.words import HOST_PATIENCE
+from crawler_lifecycle.model.audits import AuditRef, Finding, FindingKind
+from crawler_lifecycle.model.manager_items import Verdict
+from crawler_lifecycle.model.states import RunStatus
+from crawler_lifecycle.stack.addresses import Ports
+from crawler_lifecycle.stack.plan import make_plan
+from crawler_lifecycle.web.installation import MOST_SATURATED
 from tests.apis import Api, served
 from tests.contracts.flows import pushed
 from tests.contracts.managers import managed, over
@@ -159,6 +159,6 @@ def test_the_embedded_stack_knows_its_web_ui(tmp_path: Path) -> None:
 
 
 def test_the_page_has_the_same_patience_with_hosts_as_lists() -> None:
-    script = (Path(api_package.__file__).parent / "page" / "flow.js").read_text()
+    script = (Path(web.__file__).parent / "page" / "flow.js").read_text()
     (milliseconds,) = re.findall(r"^const HOST_PATIENCE = (\d+);", script, re.MULTILINE)
     assert timedelta(milliseconds=int(milliseconds)) == HOST_PATIENCE

@@ -8,9 +8,9 @@ from typing import Any
 import httpx
 import pytest
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.services.api.tokens import Scope
+from crawler_lifecycle.assembly.store import SqlStore
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.http.tokens import Scope
 from tests.apis import Api, problem
 from tests.databases import MakeRun, copy_of, ref_to
 

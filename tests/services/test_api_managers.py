@@ -8,14 +8,14 @@ import httpx
 import pytest
 from click.testing import CliRunner, Result
 
-from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.cli.program import main
 from crawler_lifecycle.client import Api as HttpApi
-from crawler_lifecycle.contract.managers.item_filter import ItemFilter
-from crawler_lifecycle.contract.managers.items import Verdict
-from crawler_lifecycle.contract.managers.records import OutputLine
-from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.services.api.tokens import Scope
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.flows.model.item_filter import ItemFilter
+from crawler_lifecycle.flows.model.manager_records import OutputLine
+from crawler_lifecycle.http.tokens import Scope
+from crawler_lifecycle.model.manager_items import Verdict
+from crawler_lifecycle.model.states import RunStatus
 from tests.apis import Api, problem, served, stream
 from tests.contracts.managers import Managed, item, managed
 from tests.databases import copy_of

@@ -7,15 +7,15 @@ import httpx
 import pytest
 from sqlalchemy import update
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.schema import task_histories
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.contract.crawl_result import CrawlResult
-from crawler_lifecycle.contract.deployment import Crawler
-from crawler_lifecycle.contract.states import RunStatus, TaskStatus
-from crawler_lifecycle.control.reading import RunReader
+from crawler_lifecycle.assembly.store import SqlStore
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.database.schema import task_histories
 from crawler_lifecycle.errors import NotFound
-from crawler_lifecycle.services.api.tokens import Scope
+from crawler_lifecycle.http.tokens import Scope
+from crawler_lifecycle.model.crawl_result import CrawlResult
+from crawler_lifecycle.model.deployment import Crawler
+from crawler_lifecycle.model.states import RunStatus, TaskStatus
+from crawler_lifecycle.runs.commands.reading import RunReader
 from tests.apis import Api, problem, served
 from tests.crawl_results import end_tasks
 from tests.databases import MakeRun, copy_of, ref_to

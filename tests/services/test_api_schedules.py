@@ -11,12 +11,12 @@ import pytest_asyncio
 from click.testing import CliRunner, Result
 from temporalio.testing import WorkflowEnvironment
 
-from crawler_lifecycle.adapters.sql import migrate
 from crawler_lifecycle.cli.program import main
-from crawler_lifecycle.contract.schedules import OccurrenceOutcome, Triggered
-from crawler_lifecycle.control.schedules import ScheduleCommands
+from crawler_lifecycle.database import migrate
 from crawler_lifecycle.errors import TemporaryError
-from crawler_lifecycle.services.api.tokens import Scope
+from crawler_lifecycle.http.tokens import Scope
+from crawler_lifecycle.schedules.commands.schedule_commands import ScheduleCommands
+from crawler_lifecycle.schedules.model.schedules import OccurrenceOutcome, Triggered
 from tests.apis import Api, problem, served
 from tests.schedulers import TOKEN, SmallCluster, a_catalogue
 from tests.schedulers import served as scheduler_served

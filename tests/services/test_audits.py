@@ -7,11 +7,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from crawler_lifecycle.contract.audits import AuditOverview, FindingKind
+from crawler_lifecycle.audits import processes as audits
+from crawler_lifecycle.audits.processes import AuditKeeper, AuditMetrics
 from crawler_lifecycle.errors import TemporaryError
-from crawler_lifecycle.services import audits
-from crawler_lifecycle.services.api.tokens import Scope
-from crawler_lifecycle.services.audits import AuditKeeper, AuditMetrics
+from crawler_lifecycle.http.tokens import Scope
+from crawler_lifecycle.model.audits import AuditOverview, FindingKind
 from tests.apis import problem, served
 
 AN_HOUR_AGO = datetime.now(UTC) - timedelta(hours=1)

@@ -12,15 +12,15 @@ from typing import cast
 import pytest
 from click.testing import CliRunner, Result
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.store import SqlStore
+from crawler_lifecycle.assembly.store import SqlStore
 from crawler_lifecycle.cli.program import main
-from crawler_lifecycle.client.http import Api as Client
-from crawler_lifecycle.contract.managers.items import Verdict
-from crawler_lifecycle.contract.states import RunStatus
+from crawler_lifecycle.client.api import Api as Client
+from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.errors import Conflict, NotFound
 from crawler_lifecycle.flows import Workflow, crawl
-from crawler_lifecycle.services.api.tokens import Scope
+from crawler_lifecycle.http.tokens import Scope
+from crawler_lifecycle.model.manager_items import Verdict
+from crawler_lifecycle.model.states import RunStatus
 from tests.apis import Api, served
 from tests.client.scripted import DROP, Answer, problem, scripted
 from tests.contracts.flows import pushed
@@ -306,7 +306,7 @@ def test_many_jobs_are_read_in_parts(api: Api, database: Database, monkeypatch: 
     for name in names:
         workflow.add(name, crawl("books"))
     pushed(database, workflow)
-    monkeypatch.setattr("crawler_lifecycle.client.http.flows.MOST_PATHS", 2)
+    monkeypatch.setattr("crawler_lifecycle.flows.client.MOST_PATHS", 2)
     with Client(api.url, api.token(Scope.READ, Scope.RESULTS)) as client:
         assert [job.path for job in client.flows.jobs("night", [*names, "shop-0"])] == names
         assert client.flows.results("night", names) == {}

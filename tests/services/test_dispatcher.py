@@ -7,16 +7,16 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from crawler_lifecycle.contract.deployment import Deployment, DeploymentRequest
-from crawler_lifecycle.contract.requests import StopRequest
-from crawler_lifecycle.contract.states import Intent, TaskStatus
-from crawler_lifecycle.contract.steps.looks import TaskChange
-from crawler_lifecycle.contract.steps.run import RunPlan
-from crawler_lifecycle.contract.steps.stopping import LogCancellation
-from crawler_lifecycle.domain.looks import JobPhase
 from crawler_lifecycle.errors import Refused, TemporaryError
-from crawler_lifecycle.ports import Claim
-from crawler_lifecycle.services.dispatcher import Dispatcher
+from crawler_lifecycle.model.deployment import Deployment, DeploymentRequest
+from crawler_lifecycle.model.looks import JobPhase
+from crawler_lifecycle.model.requests import StopRequest
+from crawler_lifecycle.model.run_plan import RunPlan
+from crawler_lifecycle.model.states import Intent, TaskStatus
+from crawler_lifecycle.model.task_changes import TaskChange
+from crawler_lifecycle.runs.model.stopping import LogCancellation
+from crawler_lifecycle.runs.ports.runs import Claim
+from crawler_lifecycle.runs.processes.dispatcher import Dispatcher
 from tests.house import House
 from tests.waiting import until
 

@@ -14,23 +14,24 @@ from typing import Any
 import pytest
 from sqlalchemy import make_url
 
-from crawler_lifecycle.activities.deploying import ClaimDeployer
-from crawler_lifecycle.activities.reconciliation import ReconciliationActivities
-from crawler_lifecycle.activities.stopping import StoppingActivities
-from crawler_lifecycle.adapters.local import creation as making
-from crawler_lifecycle.adapters.scheduler_client import SchedulerClient
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.contract.deployment import Crawler, Deployment, DeploymentRequest, ManagerEntry
-from crawler_lifecycle.contract.records import RunRecord
-from crawler_lifecycle.contract.requests import StopRequest
-from crawler_lifecycle.contract.states import TaskStatus
-from crawler_lifecycle.contract.steps.looks import LookAt
-from crawler_lifecycle.contract.steps.run import RunInput, RunPlan
-from crawler_lifecycle.domain.looks import EndRequest, JobKey, JobLook, JobPhase, Look, Pods
+from crawler_lifecycle.assembly.store import SqlStore
+from crawler_lifecycle.clusters.adapters.scheduler_client import SchedulerClient
+from crawler_lifecycle.clusters.local import creation as making
+from crawler_lifecycle.clusters.ports import NO_UIDS, Uids
+from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.errors import TemporaryError
-from crawler_lifecycle.ports import NO_UIDS, Claim, Uids
-from crawler_lifecycle.services.dispatcher import Dispatcher
+from crawler_lifecycle.model.deployment import Crawler, Deployment, DeploymentRequest, ManagerEntry
+from crawler_lifecycle.model.looks import EndRequest, JobKey, JobLook, JobPhase, Look, Pods
+from crawler_lifecycle.model.records import RunRecord
+from crawler_lifecycle.model.requests import StopRequest
+from crawler_lifecycle.model.run_plan import RunInput, RunPlan
+from crawler_lifecycle.model.states import TaskStatus
+from crawler_lifecycle.model.task_changes import LookAt
+from crawler_lifecycle.runs.activities.deploying import ClaimDeployer
+from crawler_lifecycle.runs.activities.reconciliation import ReconciliationActivities
+from crawler_lifecycle.runs.activities.stopping import StoppingActivities
+from crawler_lifecycle.runs.ports.runs import Claim
+from crawler_lifecycle.runs.processes.dispatcher import Dispatcher
 from tests.clusters import PATIENCE
 from tests.databases import MakeRun, ref_to
 from tests.house import House

@@ -4,11 +4,11 @@ from datetime import UTC, datetime, timedelta
 
 from prometheus_client import CollectorRegistry
 
-from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.errors import TemporaryError
 from crawler_lifecycle.flows import Workflow
-from crawler_lifecycle.ports import FlowFigures
-from crawler_lifecycle.services.flow_metrics import FlowMetrics
+from crawler_lifecycle.flows.ports.records import FlowFigures
+from crawler_lifecycle.flows.processes.metrics import FlowMetrics
 from tests.contracts.flows import failing, pushed
 from tests.unit.flows.work import plain
 

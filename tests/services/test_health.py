@@ -14,16 +14,16 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from crawler_lifecycle.adapters.kubernetes.act.job_spec import PodSettings
-from crawler_lifecycle.adapters.kubernetes.cluster import KubernetesCluster, LogStorage
-from crawler_lifecycle.adapters.kubernetes.observe import changes
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.domain.pacing import Backoff
+from crawler_lifecycle.assembly.store import SqlStore
+from crawler_lifecycle.base.pacing import Backoff
+from crawler_lifecycle.clusters.kubernetes.act.job_spec import PodSettings
+from crawler_lifecycle.clusters.kubernetes.cluster import KubernetesCluster, LogStorage
+from crawler_lifecycle.clusters.kubernetes.observe import changes
 from crawler_lifecycle.errors import NotReady, TemporaryError
-from crawler_lifecycle.ports import Claim
-from crawler_lifecycle.services.dispatcher import Dispatcher
-from crawler_lifecycle.services.health import HealthServer, Pulses, served
-from crawler_lifecycle.services.watcher import Watcher
+from crawler_lifecycle.http.health import HealthServer, Pulses, served
+from crawler_lifecycle.runs.ports.runs import Claim
+from crawler_lifecycle.runs.processes.dispatcher import Dispatcher
+from crawler_lifecycle.runs.processes.watcher import Watcher
 from crawler_lifecycle.settings.processes import HealthSettings
 from tests.api_servers import Answered, an_access, an_api_server
 from tests.house import House

@@ -11,19 +11,19 @@ import pytest
 from click.testing import CliRunner
 from temporalio.testing import ActivityEnvironment
 
-from crawler_lifecycle.activities.reconciliation import ReconciliationActivities
-from crawler_lifecycle.adapters.kubernetes.act.job_spec import PodSettings
-from crawler_lifecycle.adapters.kubernetes.cluster import KubernetesCluster, LogStorage
-from crawler_lifecycle.adapters.kubernetes.naming import NOT_AFTER
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.store import SqlStore
+from crawler_lifecycle.assembly.store import SqlStore
 from crawler_lifecycle.cli.program import main
-from crawler_lifecycle.contract.deployment import Crawler
-from crawler_lifecycle.contract.steps.looks import EvidenceRequest, EvidenceWrite, LookAt, StatusWrite
-from crawler_lifecycle.contract.steps.run import Removal, RemoveJobs, RunInput, RunRef
+from crawler_lifecycle.clusters.kubernetes.act.job_spec import PodSettings
+from crawler_lifecycle.clusters.kubernetes.cluster import KubernetesCluster, LogStorage
+from crawler_lifecycle.clusters.kubernetes.naming import NOT_AFTER
+from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.errors import TemporaryError
-from crawler_lifecycle.ports import Claim
-from crawler_lifecycle.services.api.tokens import Scope
+from crawler_lifecycle.http.tokens import Scope
+from crawler_lifecycle.model.deployment import Crawler
+from crawler_lifecycle.model.run_plan import Removal, RemoveJobs, RunInput, RunRef
+from crawler_lifecycle.model.task_changes import EvidenceRequest, EvidenceWrite, LookAt, StatusWrite
+from crawler_lifecycle.runs.activities.reconciliation import ReconciliationActivities
+from crawler_lifecycle.runs.ports.runs import Claim
 from tests.api_servers import ApiServer, an_access, an_api_server
 from tests.apis import Api
 from tests.databases import MakeRun, copy_of, ref_to

@@ -6,16 +6,16 @@ import pytest
 from prometheus_client import REGISTRY, CollectorRegistry
 from sqlalchemy import update
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.schema import histories, task_histories
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.contract.requests import StopRequest
-from crawler_lifecycle.contract.states import ExportState, RunStatus, TaskStatus
-from crawler_lifecycle.contract.steps.run import RunRef
+from crawler_lifecycle.assembly.store import SqlStore
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.database.schema import histories, task_histories
 from crawler_lifecycle.errors import TemporaryError
-from crawler_lifecycle.ports import RunFigures
-from crawler_lifecycle.services import run_metrics
-from crawler_lifecycle.services.run_metrics import RunMetrics
+from crawler_lifecycle.model.requests import StopRequest
+from crawler_lifecycle.model.run_plan import RunRef
+from crawler_lifecycle.model.states import ExportState, RunStatus, TaskStatus
+from crawler_lifecycle.runs.ports.records import RunFigures
+from crawler_lifecycle.runs.processes import metrics as run_metrics
+from crawler_lifecycle.runs.processes.metrics import RunMetrics
 from tests.databases import MakeRun
 
 

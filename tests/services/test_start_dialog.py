@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.contract.notices import NoticeKind
-from crawler_lifecycle.services.api.tokens import Scope
+from crawler_lifecycle.assembly.store import SqlStore
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.http.tokens import Scope
+from crawler_lifecycle.model.notices import NoticeKind
 from tests.apis import Api
 from tests.browser.pusher_channels import pusher_channels
 from tests.databases import MakeRun, copy_of, missing, ref_to

@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Callable
 
-from crawler_lifecycle.contract.steps.looks import CloseLook
-from crawler_lifecycle.contract.steps.run import RunPlan
+from crawler_lifecycle.model.run_plan import RunPlan
+from crawler_lifecycle.model.task_changes import CloseLook
 from tests.house import House
 from tests.services.watching import Workflows, deploy, watched
 

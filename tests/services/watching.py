@@ -5,11 +5,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.contract.steps.run import RunPlan
-from crawler_lifecycle.domain.audit.subjects import Nudge
+from crawler_lifecycle.assembly.store import SqlStore
 from crawler_lifecycle.errors import NotFound, TemporaryError
-from crawler_lifecycle.services.watcher import Watcher
+from crawler_lifecycle.model.run_plan import RunPlan
+from crawler_lifecycle.model.supervision import Nudge
+from crawler_lifecycle.runs.processes.watcher import Watcher
 from tests.house import House
 
 

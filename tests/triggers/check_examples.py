@@ -21,9 +21,9 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
-from crawler_lifecycle.contract.requests import RunRequest, StopRequest, any_stop, parse
-from crawler_lifecycle.contract.states import Trigger
-from crawler_lifecycle.domain.naming import RUN_WORKFLOW
+from crawler_lifecycle.model.naming import RUN_WORKFLOW
+from crawler_lifecycle.model.requests import RunRequest, StopRequest, any_stop, parse
+from crawler_lifecycle.model.states import Trigger
 from crawler_lifecycle.settings.processes import WorkerSettings
 
 pytestmark = pytest.mark.timeout(900)

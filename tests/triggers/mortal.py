@@ -14,8 +14,8 @@ from unittest.mock import patch
 from botocore.client import BaseClient
 
 import workers.triggers
-from crawler_lifecycle.adapters.http_client import HttpClient
-from crawler_lifecycle.services import process
+from crawler_lifecycle.assembly import process
+from crawler_lifecycle.transport.http_client import HttpClient
 
 POST = "POST"
 CALLS = ("ReceiveMessage", POST, "DeleteMessage", "SendMessage", "ChangeMessageVisibility")

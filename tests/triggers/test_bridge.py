@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from crawler_lifecycle.client.http import Api as HttpApi
-from crawler_lifecycle.contract.requests import parse
+from crawler_lifecycle.client.api import Api as HttpApi
 from crawler_lifecycle.errors import BadInput, LifecycleError, NotFound, NotReady, PermanentError, TemporaryError
+from crawler_lifecycle.model.requests import parse
 from crawler_lifecycle.settings.outside import TriggerSettings
 from crawler_lifecycle.triggers.bridge import Bridge, posting
 from crawler_lifecycle.triggers.model import Act, Event, EventAnswer

@@ -3,10 +3,10 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from crawler_lifecycle.contract.deployment import Crawler
-from crawler_lifecycle.contract.records import ExportRecord, RunDetails, RunRecord, TaskRecord
-from crawler_lifecycle.contract.requests import KeptRequest
-from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus, TaskStatus, Trigger
+from crawler_lifecycle.model.deployment import Crawler
+from crawler_lifecycle.model.records import ExportRecord, RunDetails, RunRecord, TaskRecord
+from crawler_lifecycle.model.requests import KeptRequest
+from crawler_lifecycle.model.states import ExportState, Intent, RunStatus, TaskStatus, Trigger
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 

@@ -10,9 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawler_lifecycle.contract.limits import INSTALLATION, ScopeLimits
-from crawler_lifecycle.domain.admission import AdmissionPlan, Hold, OpenRun, planning, total_use
-from crawler_lifecycle.domain.reasons import ADMISSION, PAUSED, RUN_LIMIT
+from crawler_lifecycle.limits.rules import planning
+from crawler_lifecycle.limits.rules.open_runs import OpenRun, total_use
+from crawler_lifecycle.limits.rules.planning import AdmissionPlan
+from crawler_lifecycle.limits.rules.rooms import Hold
+from crawler_lifecycle.model.limits import INSTALLATION, ScopeLimits
+from crawler_lifecycle.model.reasons import ADMISSION, PAUSED, RUN_LIMIT
 
 SITE, TENANT = "label:site:a", "label:tenant:acme"
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -6,15 +6,15 @@ from uuid import uuid4
 
 import pytest
 
-from crawler_lifecycle.contract.audits import KINDS, AuditPage, AuditPart, FindingKind, PartReport
-from crawler_lifecycle.contract.states import ExportState, RunStatus, TaskStatus
-from crawler_lifecycle.domain.audit.handovers import is_too_old, owed_export, owed_kinds, owed_notice
-from crawler_lifecycle.domain.audit.jobs import Step, disputed, is_older_than_jobs, steps
-from crawler_lifecycle.domain.audit.runs import cluster_has_all_jobs, look_overdue, unsupervised
-from crawler_lifecycle.domain.audit.subjects import AuditedRun, AuditPatience, ListedJob, WorkflowInfo
-from crawler_lifecycle.domain.looks import EndRequest, JobKey, JobLook, JobPhase, Look, Pods, Presence, TaskRow
-from crawler_lifecycle.domain.naming import event_id
-from crawler_lifecycle.domain.reasons import POD_OVERDUE
+from crawler_lifecycle.audits.rules.handovers import is_too_old, owed_export, owed_kinds, owed_notice
+from crawler_lifecycle.audits.rules.jobs import Step, disputed, is_older_than_jobs, steps
+from crawler_lifecycle.audits.rules.runs import cluster_has_all_jobs, look_overdue, unsupervised
+from crawler_lifecycle.model.audits import KINDS, AuditPage, AuditPart, FindingKind, PartReport
+from crawler_lifecycle.model.looks import EndRequest, JobKey, JobLook, JobPhase, Look, Pods, Presence, TaskRow
+from crawler_lifecycle.model.naming import event_id
+from crawler_lifecycle.model.reasons import POD_OVERDUE
+from crawler_lifecycle.model.states import ExportState, RunStatus, TaskStatus
+from crawler_lifecycle.model.supervision import AuditedRun, AuditPatience, ListedJob, WorkflowInfo
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 PATIENCE = AuditPatience()

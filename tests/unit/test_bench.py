@@ -20,11 +20,11 @@ from bench.floor.bare import Step
 from bench.floor.shape import activities_in, shape_of
 from bench.permits import check_completed, check_seconds, tasks_within_limit
 from bench.table import QUICK, Table, written_into
-from crawler_lifecycle.contract.deployment import Crawler, DeploymentRequest
-from crawler_lifecycle.contract.limits import INSTALLATION, LimitRecord
-from crawler_lifecycle.contract.states import Intent, TaskStatus
-from crawler_lifecycle.domain.looks import TaskRow
-from crawler_lifecycle.domain.verdict import verdicts
+from crawler_lifecycle.model.deployment import Crawler, DeploymentRequest
+from crawler_lifecycle.model.limits import INSTALLATION, LimitRecord
+from crawler_lifecycle.model.looks import TaskRow
+from crawler_lifecycle.model.states import Intent, TaskStatus
+from crawler_lifecycle.runs.rules.verdict import verdicts
 from tests.activity_events import begun_in
 from tests.kubernetes.programs import Unbuildable
 

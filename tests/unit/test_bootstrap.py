@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from crawler_lifecycle import configuration
-from crawler_lifecycle.bootstrap.parts import Parts
+from crawler_lifecycle.assembly.parts import Parts
 from crawler_lifecycle.errors import NotReady
+from crawler_lifecycle.settings import configuration
 
 RUN = "11111111-2222-4333-8444-555555555555"
 SECRET = f"whsec_{'A' * 32}"

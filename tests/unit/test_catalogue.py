@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawler_lifecycle.adapters.catalogue import Catalogue
-from crawler_lifecycle.contract.deployment import Crawler, Resources
-from crawler_lifecycle.contract.retries import Retries
+from crawler_lifecycle.clusters.adapters.catalogue import Catalogue
 from crawler_lifecycle.errors import NotFound, NotReady
+from crawler_lifecycle.model.deployment import Crawler, Resources
+from crawler_lifecycle.model.retries import Retries
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 GOOD = '[crawlers.shop]\ncommand = ["true"]\n'

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from crawler_lifecycle.adapters.local.records import EndRecord
-from crawler_lifecycle.contract.records import ExportRecord, FormerAttempt, LogRecord, RunDetails
-from crawler_lifecycle.contract.requests import KeptRequest
-from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus, TaskStatus
-from crawler_lifecycle.domain.naming import event_id
+from crawler_lifecycle.clusters.local.records import EndRecord
+from crawler_lifecycle.model.naming import event_id
+from crawler_lifecycle.model.records import ExportRecord, FormerAttempt, LogRecord, RunDetails
+from crawler_lifecycle.model.requests import KeptRequest
+from crawler_lifecycle.model.states import ExportState, Intent, RunStatus, TaskStatus
 from tests.chaos.comparison import Told, compared
 from tests.process.crawls import Job
 from tests.unit.shown import NOW, a_run, an_export

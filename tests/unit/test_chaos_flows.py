@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from crawler_lifecycle.contract.flows.answers import MemberRecord
-from crawler_lifecycle.contract.flows.states import EndKind, FlowState, MemberState
-from crawler_lifecycle.contract.records import FlowPlace, RunSummary
-from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.ports import AttemptRecord
+from crawler_lifecycle.flows.model.answers import MemberRecord
+from crawler_lifecycle.flows.ports.records import AttemptRecord
+from crawler_lifecycle.model.flow_states import EndKind, FlowState, MemberState
+from crawler_lifecycle.model.records import FlowPlace, RunSummary
+from crawler_lifecycle.model.states import RunStatus
 from tests.chaos.flow_comparison import ToldFlow, compared_flow
 from tests.chaos.flow_lives import ENDLESS, FlowDeed, flow_lives
 from tests.unit.shown import a_run

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from crawler_lifecycle.contract.flows.states import FlowState
-from crawler_lifecycle.contract.managers.items import ItemState, Origin
-from crawler_lifecycle.contract.managers.records import ItemRecord, ManagerStatus
-from crawler_lifecycle.contract.managers.turns import Counts
-from crawler_lifecycle.contract.records import FlowPlace, RunRecord
-from crawler_lifecycle.contract.states import RunStatus
+from crawler_lifecycle.flows.model.manager_records import ItemRecord, ManagerStatus
+from crawler_lifecycle.flows.model.turns import Counts
+from crawler_lifecycle.model.flow_states import FlowState
+from crawler_lifecycle.model.manager_items import ItemState, Origin
+from crawler_lifecycle.model.records import FlowPlace, RunRecord
+from crawler_lifecycle.model.states import RunStatus
 from tests.chaos.manager_comparison import ToldManager, compared_manager
 from tests.chaos.manager_people import COURSES, LINES, ManagerDeed, manager_lives
 from tests.chaos.managing import REPEATED

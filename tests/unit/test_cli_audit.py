@@ -7,21 +7,13 @@ from uuid import uuid4
 
 import pytest
 
-from crawler_lifecycle.adapters.sql.database import Database, utcnow
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.cli.audit_lines import report_lines
-from crawler_lifecycle.cli.auditing import _status
-from crawler_lifecycle.contract.audits import (
-    AuditPage,
-    AuditPart,
-    AuditRef,
-    AuditReport,
-    Finding,
-    FindingKind,
-    PartReport,
-)
-from crawler_lifecycle.contract.records import RunRecord
-from crawler_lifecycle.ports import Findings
+from crawler_lifecycle.assembly.store import SqlStore
+from crawler_lifecycle.audits.cli.auditing import _status
+from crawler_lifecycle.audits.cli.lines import report_lines
+from crawler_lifecycle.audits.ports.findings import Findings
+from crawler_lifecycle.database.database import Database, utcnow
+from crawler_lifecycle.model.audits import AuditPage, AuditPart, AuditRef, AuditReport, Finding, FindingKind, PartReport
+from crawler_lifecycle.model.records import RunRecord
 from tests.commands import Crawlctl
 
 WHOLE = {part: PartReport(examined=5) for part in AuditPart}

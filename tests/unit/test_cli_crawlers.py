@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from crawler_lifecycle.adapters.catalogue import Catalogue
-from crawler_lifecycle.domain.pod_shape import ALLOWED_LABELS
+from crawler_lifecycle.clusters.adapters.catalogue import Catalogue
+from crawler_lifecycle.clusters.rules import ALLOWED_LABELS
 from crawler_lifecycle.errors import NotReady
 from tests.commands import SECRET, Crawlctl
 from tests.schedulers import TOKEN, SmallCluster, served

@@ -13,10 +13,10 @@ from unittest.mock import Mock
 
 import pytest
 
-from crawler_lifecycle.client.http.archives import ApiArchives, Download
-from crawler_lifecycle.contract.records import RunOverview, RunRecord
-from crawler_lifecycle.control.reading import RunReader
-from crawler_lifecycle.ports import RunArchive, StoredArchive
+from crawler_lifecycle.delivery.client import ApiArchives, Download
+from crawler_lifecycle.delivery.ports.outside import RunArchive, StoredArchive
+from crawler_lifecycle.model.records import RunOverview, RunRecord
+from crawler_lifecycle.runs.commands.reading import RunReader
 from tests.commands import Crawlctl
 
 CONTENT = bytes(range(256)) * 9000

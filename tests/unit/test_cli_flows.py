@@ -10,27 +10,28 @@ from typing import Any
 import click
 import pytest
 
-from crawler_lifecycle.adapters.catalogue import Catalogue
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.cli import flow_holding, flow_running
-from crawler_lifecycle.cli.direct import open_control
-from crawler_lifecycle.cli.flow_ends import FlowReport, end_lines
-from crawler_lifecycle.cli.flow_lines import change_lines, end_line, flow_lines, job_lines, list_lines, progress_lines
-from crawler_lifecycle.cli.flow_options import print_effect
-from crawler_lifecycle.cli.flow_running import own_host_of
+from crawler_lifecycle.assembly.direct import open_control
+from crawler_lifecycle.assembly.store import SqlStore
 from crawler_lifecycle.cli.flows import flow as group
-from crawler_lifecycle.contract.flows.answers import FlowSummary, MemberRecord
-from crawler_lifecycle.contract.flows.definition import FlowDefinition
-from crawler_lifecycle.contract.flows.records import FlowStatus
-from crawler_lifecycle.contract.flows.requests import AppendMembers, PushFlow
-from crawler_lifecycle.contract.flows.states import EndKind, FlowIntent, FlowState, MemberState
-from crawler_lifecycle.contract.managers.records import ItemSums, ManagerStatus
-from crawler_lifecycle.contract.managers.turns import Counts
-from crawler_lifecycle.domain.flows import words
+from crawler_lifecycle.clusters.adapters.catalogue import Catalogue
+from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.flows import Workflow
-from crawler_lifecycle.flows.building import fragment_of
-from crawler_lifecycle.ports import Delivery
+from crawler_lifecycle.flows.authors.building import fragment_of
+from crawler_lifecycle.flows.cli import holding as flow_holding
+from crawler_lifecycle.flows.cli.ends import FlowReport, end_lines
+from crawler_lifecycle.flows.cli.lines import change_lines, end_line, flow_lines, job_lines, list_lines, progress_lines
+from crawler_lifecycle.flows.cli.options import print_effect
+from crawler_lifecycle.flows.model.answers import FlowSummary, MemberRecord
+from crawler_lifecycle.flows.model.definition import FlowDefinition
+from crawler_lifecycle.flows.model.manager_records import ItemSums, ManagerStatus
+from crawler_lifecycle.flows.model.records import FlowStatus
+from crawler_lifecycle.flows.model.requests import AppendMembers, PushFlow
+from crawler_lifecycle.flows.model.turns import Counts
+from crawler_lifecycle.flows.ports.ledger import Delivery
+from crawler_lifecycle.flows.rules import words
+from crawler_lifecycle.model.flow_states import EndKind, FlowIntent, FlowState, MemberState
+from crawler_lifecycle.stack import flow_running
+from crawler_lifecycle.stack.flow_running import own_host_of
 from tests.client.conftest import Hand
 from tests.commands import Crawlctl
 from tests.unit.flows.work import plain

@@ -9,13 +9,13 @@ from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawler_lifecycle.bootstrap.parts import NO_SERVICE
-from crawler_lifecycle.cli.common import Duration, KeyValue
+from crawler_lifecycle.assembly.parts import NO_SERVICE
 from crawler_lifecycle.cli.program import main
-from crawler_lifecycle.cli.reading import STATUSES
-from crawler_lifecycle.cli.requests import REPORTS, make_request
-from crawler_lifecycle.contract.states import ListedStatus, Report, Trigger
+from crawler_lifecycle.console.common import Duration, KeyValue
 from crawler_lifecycle.errors import BadInput
+from crawler_lifecycle.model.states import ListedStatus, Report, Trigger
+from crawler_lifecycle.runs.cli.reading import STATUSES
+from crawler_lifecycle.runs.cli.requests import REPORTS, make_request
 
 Crawlctl = Callable[..., Result]
 

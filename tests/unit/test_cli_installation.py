@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from crawler_lifecycle.control import stack_file
-from crawler_lifecycle.control.connection import TemporalConnection, identity_for
-from crawler_lifecycle.control.installation import locate
-from crawler_lifecycle.control.stack_file import StackFile
 from crawler_lifecycle.errors import NotReady
+from crawler_lifecycle.settings import stack_file
+from crawler_lifecycle.settings.installation import locate
+from crawler_lifecycle.settings.stack_file import StackFile
+from crawler_lifecycle.temporal.connection import TemporalConnection, identity_for
 from workers import flows as host
 
 STACK = StackFile(

@@ -8,17 +8,17 @@ from typing import Any
 import click
 import pytest
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.cli.details_lines import details_lines
-from crawler_lifecycle.cli.list_lines import list_lines
-from crawler_lifecycle.cli.progress_lines import progress_lines, situation
-from crawler_lifecycle.cli.requests import make_request
-from crawler_lifecycle.contract.limits import LimitRecord
-from crawler_lifecycle.contract.records import Place, RunDetails, RunRecord
-from crawler_lifecycle.contract.requests import KeptRequest
-from crawler_lifecycle.contract.states import Intent, RunStatus, TaskStatus
+from crawler_lifecycle.assembly.store import SqlStore
+from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.errors import BadInput
+from crawler_lifecycle.model.limits import LimitRecord
+from crawler_lifecycle.model.records import Place, RunDetails, RunRecord
+from crawler_lifecycle.model.requests import KeptRequest
+from crawler_lifecycle.model.states import Intent, RunStatus, TaskStatus
+from crawler_lifecycle.runs.cli.details_lines import details_lines
+from crawler_lifecycle.runs.cli.list_lines import list_lines
+from crawler_lifecycle.runs.cli.progress_lines import progress_lines, situation
+from crawler_lifecycle.runs.cli.requests import make_request
 from tests.commands import Crawlctl
 from tests.databases import ref_to
 from tests.unit.shown import NOW, a_run

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.contract.flows.states import EndKind
-from crawler_lifecycle.contract.managers.items import Item, Problem, Verdict
-from crawler_lifecycle.contract.managers.records import OutputLine
-from crawler_lifecycle.contract.requests import RunParameters
-from crawler_lifecycle.contract.states import RunStatus
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.flows.model.manager_records import OutputLine
+from crawler_lifecycle.model.flow_states import EndKind
+from crawler_lifecycle.model.manager_items import Item, Problem, Verdict
+from crawler_lifecycle.model.requests import RunParameters
+from crawler_lifecycle.model.states import RunStatus
 from tests.commands import Crawlctl
 from tests.contracts.managers import Managed, item, managed, over
 from tests.unit.manager_files import FILE

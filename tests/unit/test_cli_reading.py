@@ -10,13 +10,13 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.store import SqlStore
+from crawler_lifecycle.assembly.store import SqlStore
 from crawler_lifecycle.cli.program import main
-from crawler_lifecycle.contract.records import RunRecord, TaskRecord
-from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.control.reading import RunReader
-from crawler_lifecycle.ports import LogChunk
+from crawler_lifecycle.clusters.ports import LogChunk
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.model.records import RunRecord, TaskRecord
+from crawler_lifecycle.model.states import RunStatus
+from crawler_lifecycle.runs.commands.reading import RunReader
 from tests.commands import SECRET, Crawlctl
 from tests.databases import ref_to
 
@@ -102,7 +102,7 @@ def test_list_imports_nothing_heavy(crawlctl: Crawlctl, run: RunRecord, state: P
         "from crawler_lifecycle.cli.program import main\n"
         f"main(['list', '--json', '--state', {str(state)!r}], standalone_mode=False)\n"
         "heavy = {'temporalio', 'sqlalchemy', 'fastapi', 'uvicorn', 'alembic', 'psutil', 'kubernetes', 'urllib3', "
-        "'boto3', 'botocore', 'pusher', 'crawler_lifecycle.client.http.flows'}\n"
+        "'boto3', 'botocore', 'pusher', 'crawler_lifecycle.flows.client'}\n"
         "heavy &= set(sys.modules)\n"
         "sys.exit(', '.join(heavy) or 0)\n"
     )
@@ -194,8 +194,8 @@ def test_a_reader_that_has_read_enough_is_no_failure(crawlctl: Crawlctl, run: Ru
     assert crawlctl("list").exit_code == 0  # with this, there is an API
     code = (
         "import os, sys\n"
-        "from crawler_lifecycle.client.http.runs import ApiRuns\n"
-        "from crawler_lifecycle.contract.records import LogPart\n"
+        "from crawler_lifecycle.runs.client.runs import ApiRuns\n"
+        "from crawler_lifecycle.model.records import LogPart\n"
         "reading, writing = os.pipe()\n"
         "def read(runs, run, task, offset):\n"
         "    if offset == 0: os.dup2(writing, 1); os.close(writing); os.close(reading)\n"

@@ -6,11 +6,12 @@ from pathlib import Path
 import click
 import pytest
 
-from crawler_lifecycle.cli.schedule_lines import details_lines, list_lines
-from crawler_lifecycle.contract.flows.definition import FlowDefinition
-from crawler_lifecycle.contract.flows.states import FlowState
-from crawler_lifecycle.contract.requests import RunRequest
-from crawler_lifecycle.contract.schedules import (
+from crawler_lifecycle.flows.model.definition import FlowDefinition
+from crawler_lifecycle.model.flow_states import FlowState
+from crawler_lifecycle.model.requests import RunRequest
+from crawler_lifecycle.schedules.cli.lines import details_lines, list_lines
+from crawler_lifecycle.schedules.commands.schedule_commands import ScheduleCommands
+from crawler_lifecycle.schedules.model.schedules import (
     Occurrence,
     OccurrenceOutcome,
     Overlap,
@@ -20,7 +21,6 @@ from crawler_lifecycle.contract.schedules import (
     SkipReason,
     Triggered,
 )
-from crawler_lifecycle.control.schedules import ScheduleCommands
 from tests.commands import Crawlctl
 
 CREATE = ["schedule", "create", "nightly", "bookshop"]

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.schema import histories
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.client.http.runs import ApiRuns
-from crawler_lifecycle.contract.records import RunDetails, RunRecord
-from crawler_lifecycle.contract.requests import StopRequest
-from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus
-from crawler_lifecycle.control.engine import Engine
-from crawler_lifecycle.control.stops import Stopping
+from crawler_lifecycle.assembly.store import SqlStore
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.database.schema import histories
+from crawler_lifecycle.model.records import RunDetails, RunRecord
+from crawler_lifecycle.model.requests import StopRequest
+from crawler_lifecycle.model.states import ExportState, Intent, RunStatus
+from crawler_lifecycle.runs.client.runs import ApiRuns
+from crawler_lifecycle.runs.commands.stops import Stopping
+from crawler_lifecycle.temporal.engine import Engine
 from tests.commands import Crawlctl
 from tests.databases import give_away, ref_to
 from tests.embedded import CRAWLCTL

@@ -2,7 +2,7 @@
 
 import pytest
 
-from crawler_lifecycle.adapters.kubernetes.http.answers import LONGEST_HEAD, ApiFailed, continuation
+from crawler_lifecycle.clusters.kubernetes.http.answers import LONGEST_HEAD, ApiFailed, continuation
 
 ITEMS = b'"items":[{"metadata":{"continue":"of an item"}}]'
 LONG = b"x" * LONGEST_HEAD

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawler_lifecycle.contract.crawl_result import LARGEST_FILE, LARGEST_NUMBER, CrawlResult
-from crawler_lifecycle.contract.outcome_facts import OutcomeFacts
-from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.domain.crawl_results import LARGEST_SUMS, is_meant_as_result, read_result, summed
-from crawler_lifecycle.domain.outcome_words import outcome_word
+from crawler_lifecycle.model.crawl_result import LARGEST_FILE, LARGEST_NUMBER, CrawlResult
+from crawler_lifecycle.model.crawl_results import LARGEST_SUMS, is_meant_as_result, read_result, summed
+from crawler_lifecycle.model.outcome_facts import OutcomeFacts
+from crawler_lifecycle.model.outcome_words import outcome_word
+from crawler_lifecycle.model.states import RunStatus
 
 FULL = {"crawl_result": 1, "outcome": "banned", "stats": {"items": 3, "why": "403"}, "result": {"next": [1, None]}}
 NUMBERS = st.integers(-LARGEST_NUMBER, LARGEST_NUMBER) | st.floats(-1e15, 1e15)

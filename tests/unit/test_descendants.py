@@ -8,7 +8,7 @@ import pytest
 ONLY_LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere all processes are gone through")
 LEAVES_ONE_BEHIND = """
 import os, subprocess, time
-from crawler_lifecycle.adapters.local import processes
+from crawler_lifecycle.clusters.local import processes
 
 assert processes.adopt_orphans()
 read, write = os.pipe()
@@ -33,7 +33,7 @@ def test_an_orphan_in_another_session_is_known_until_it_ends() -> None:
 
 def test_the_signal_that_ended_a_child_is_its_code() -> None:
     script = (
-        "import subprocess; from crawler_lifecycle.adapters.local.processes import wait_for_child;"
+        "import subprocess; from crawler_lifecycle.clusters.local.processes import wait_for_child;"
         "job = subprocess.Popen(['sh', '-c', 'kill -9 $$']); job.returncode = wait_for_child(job.pid);"
         "print(job.returncode)"
     )

@@ -10,12 +10,12 @@ from temporalio.api.enums.v1 import WorkflowExecutionStatus
 from temporalio.api.workflow.v1 import WorkflowExecutionInfo
 from temporalio.api.workflowservice.v1 import DescribeWorkflowExecutionResponse
 
-from crawler_lifecycle.contract.lifecycle import Carried, Continuation
-from crawler_lifecycle.contract.requests import RunRequest
-from crawler_lifecycle.contract.states import Trigger
-from crawler_lifecycle.contract.steps.run import RunPlan, RunRef
-from crawler_lifecycle.control.descriptions import run_id_in, workflow_info
-from crawler_lifecycle.domain.naming import RUN_WORKFLOW
+from crawler_lifecycle.model.lifecycle import Carried, Continuation
+from crawler_lifecycle.model.naming import RUN_WORKFLOW
+from crawler_lifecycle.model.requests import RunRequest
+from crawler_lifecycle.model.run_plan import RunPlan, RunRef
+from crawler_lifecycle.model.states import Trigger
+from crawler_lifecycle.temporal.descriptions import run_id_in, workflow_info
 
 CLOSED_AT = datetime(2026, 11, 20, 12, tzinfo=UTC)
 

@@ -5,12 +5,12 @@ import json
 import msgspec
 import pytest
 
-from crawler_lifecycle.adapters.kubernetes.logs.evidence import _lines_about_result
-from crawler_lifecycle.adapters.kubernetes.objects import Pod
-from crawler_lifecycle.adapters.kubernetes.observe.looking import JobPatience, Observer
-from crawler_lifecycle.contract.crawl_result import CrawlResult
-from crawler_lifecycle.contract.states import TaskStatus
-from crawler_lifecycle.domain.looks import Look, TaskRow
+from crawler_lifecycle.clusters.kubernetes.logs.evidence import _lines_about_result
+from crawler_lifecycle.clusters.kubernetes.objects import Pod
+from crawler_lifecycle.clusters.kubernetes.observe.looking import JobPatience, Observer
+from crawler_lifecycle.model.crawl_result import CrawlResult
+from crawler_lifecycle.model.looks import Look, TaskRow
+from crawler_lifecycle.model.states import TaskStatus
 from tests.kube import OURS, RUN, Json, Shelf, condition, container, deleted, ended, job, pod, running
 from tests.rows import after, row
 

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from crawler_lifecycle.adapters.kubernetes.http.answers import ApiFailed
-from crawler_lifecycle.adapters.kubernetes.observe.looking import Observer
-from crawler_lifecycle.contract.states import Intent, TaskStatus
-from crawler_lifecycle.domain.looks import JobPhase, Look, uids_of
-from crawler_lifecycle.domain.reasons import JOB_DISAPPEARED, SIDECAR_HANGING
+from crawler_lifecycle.clusters.kubernetes.http.answers import ApiFailed
+from crawler_lifecycle.clusters.kubernetes.observe.looking import Observer
+from crawler_lifecycle.model.looks import JobPhase, Look, uids_of
+from crawler_lifecycle.model.reasons import JOB_DISAPPEARED, SIDECAR_HANGING
+from crawler_lifecycle.model.states import Intent, TaskStatus
 from tests.kube import (
     LATER,
     OURS,

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from crawler_lifecycle.adapters.kubernetes.http.answers import ApiFailed
-from crawler_lifecycle.adapters.kubernetes.http.decoding import JOBS, PODS, Unreadable
-from crawler_lifecycle.adapters.kubernetes.observe.looking import Observer
-from crawler_lifecycle.domain.looks import JobPhase, Look
+from crawler_lifecycle.clusters.kubernetes.http.answers import ApiFailed
+from crawler_lifecycle.clusters.kubernetes.http.decoding import JOBS, PODS, Unreadable
+from crawler_lifecycle.clusters.kubernetes.observe.looking import Observer
+from crawler_lifecycle.model.looks import JobPhase, Look
 from tests.kube import OURS, RUN, SCHEDULED, Json, Shelf, condition, event, job, labels, pod, running, waiting
 from tests.rows import HALF_AN_HOUR
 

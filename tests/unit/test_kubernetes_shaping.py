@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawler_lifecycle.adapters.job_request import request_hash
-from crawler_lifecycle.adapters.kubernetes.act.job_spec import PodSettings, job_of, labels_of, reporting_labels
-from crawler_lifecycle.contract.deployment import DeploymentRequest
+from crawler_lifecycle.clusters.adapters.job_request import request_hash
+from crawler_lifecycle.clusters.kubernetes.act.job_spec import PodSettings, job_of, labels_of, reporting_labels
 from crawler_lifecycle.errors import Refused
+from crawler_lifecycle.model.deployment import DeploymentRequest
 
 STAY = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false", "karpenter.sh/do-not-disrupt": "true"}
 QUEUE = "kueue.x-k8s.io/queue-name"

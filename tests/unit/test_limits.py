@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawler_lifecycle.contract.states import TaskStatus
-from crawler_lifecycle.contract.steps.run import Clock
-from crawler_lifecycle.domain.limits import HELD, RELEASED, clock_of, is_held, limit_at
-from crawler_lifecycle.domain.looks import JobLook, JobPhase, Look, TaskRow
+from crawler_lifecycle.model.looks import JobLook, JobPhase, Look, TaskRow
+from crawler_lifecycle.model.run_plan import Clock
+from crawler_lifecycle.model.states import TaskStatus
+from crawler_lifecycle.runs.rules.limits import HELD, RELEASED, clock_of, is_held, limit_at
 
 BEGUN = datetime(2026, 11, 21, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)

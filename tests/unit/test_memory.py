@@ -2,8 +2,8 @@
 
 import pytest
 
-from crawler_lifecycle.contract.deployment import Crawler, Resources
-from crawler_lifecycle.domain.memory import times, with_memory
+from crawler_lifecycle.model.deployment import Crawler, Resources
+from crawler_lifecycle.runs.rules.memory import times, with_memory
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawler_lifecycle.domain.naming import event_id, job_name
+from crawler_lifecycle.model.naming import event_id, job_name
 
 NUMBERS = st.integers(min_value=0, max_value=99_999)
 

@@ -7,13 +7,12 @@ from typing import Any, cast
 
 import pytest
 
-from crawler_lifecycle.cli import up
-from crawler_lifecycle.contract.run_filter import RunFilter
-from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.control.control import Control
-from crawler_lifecycle.domain.looks import JobKey, JobLook, JobPhase, Look
-from crawler_lifecycle.services.embedded import jobs
-from crawler_lifecycle.services.embedded.jobs import RUNS_IN_A_PAGE, end_jobs, open_jobs
+from crawler_lifecycle.assembly.control import Control
+from crawler_lifecycle.model.looks import JobKey, JobLook, JobPhase, Look
+from crawler_lifecycle.model.run_filter import RunFilter
+from crawler_lifecycle.model.states import RunStatus
+from crawler_lifecycle.stack import jobs, up
+from crawler_lifecycle.stack.jobs import RUNS_IN_A_PAGE, end_jobs, open_jobs
 
 RUNS = 2 * RUNS_IN_A_PAGE + 1
 JOB = JobLook(name="job", uid="1", task=0, attempt=1, phase=JobPhase.RUNNING)

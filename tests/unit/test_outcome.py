@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawler_lifecycle.contract.states import Intent, RunStatus, TaskStatus
-from crawler_lifecycle.domain.outcome import SENTENCES, in_a_sentence, outcome
+from crawler_lifecycle.model.states import Intent, RunStatus, TaskStatus
+from crawler_lifecycle.runs.rules.outcome import SENTENCES, in_a_sentence, outcome
 
 S, F, X, L = TaskStatus.SUCCEEDED, TaskStatus.FAILED, TaskStatus.STOPPED, TaskStatus.LOST
 

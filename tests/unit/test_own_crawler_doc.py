@@ -11,7 +11,7 @@ from threading import Thread
 
 import pytest
 
-from crawler_lifecycle.adapters.catalogue import Catalogue, problems_of
+from crawler_lifecycle.clusters.adapters.catalogue import Catalogue, problems_of
 from tests.unit.testing.pages import DOCS
 
 PAGE = (DOCS / "howto" / "own-crawler.md").read_text()
@@ -74,6 +74,6 @@ def test_the_fields_of_the_catalogue_are_those_of_an_entry() -> None:
     fields = {
         name for row in re.findall(r"^\| (`[^|]*) \|", table, re.MULTILINE) for name in re.findall(r"`(\w+)`", row)
     }
-    from crawler_lifecycle.contract.deployment import Crawler
+    from crawler_lifecycle.model.deployment import Crawler
 
     assert fields == set(Crawler.model_fields) - {"name"}

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawler_lifecycle.domain.pacing import Backoff, earliest_nudged_look, look_time, next_look
+from crawler_lifecycle.base.pacing import Backoff, earliest_nudged_look, look_time, next_look
 
 ANCHOR = datetime(2026, 1, 1, tzinfo=UTC)
 SPANS = st.timedeltas(min_value=timedelta(0), max_value=timedelta(days=30))

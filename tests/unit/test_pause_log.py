@@ -5,7 +5,14 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawler_lifecycle.control.schedules.pauses import MOST_LINES, PAUSED, RESUMED, pauses_in, with_known_end, with_line
+from crawler_lifecycle.schedules.commands.pauses import (
+    MOST_LINES,
+    PAUSED,
+    RESUMED,
+    pauses_in,
+    with_known_end,
+    with_line,
+)
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 

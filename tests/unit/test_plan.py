@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from crawler_lifecycle.contract.deployment import Crawler
-from crawler_lifecycle.contract.requests import AcceptedRequest
-from crawler_lifecycle.contract.retries import Retries
-from crawler_lifecycle.domain.plan import RunLimits, planned
+from crawler_lifecycle.model.deployment import Crawler
+from crawler_lifecycle.model.requests import AcceptedRequest
+from crawler_lifecycle.model.retries import Retries
+from crawler_lifecycle.runs.rules.plan import RunLimits, planned
 
 LIMITS = ("start_limit_seconds", "max_duration_seconds", "grace_seconds")
 BY_REQUEST, BY_CRAWLER, BY_DEFAULT = 100, 20, 3

@@ -12,14 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from crawler_lifecycle.adapters.catalogue import Catalogue, problems_of
-from crawler_lifecycle.adapters.local.creation import new_spec
-from crawler_lifecycle.adapters.local.layout import Layout
-from crawler_lifecycle.adapters.local.processes import UID_VARIABLE
-from crawler_lifecycle.contract.deployment import Crawler, Resources
-from crawler_lifecycle.contract.pod_shape import MOST_ANNOTATION_BYTES, PodShape, Toleration
-from crawler_lifecycle.domain.pod_shape import ALLOWED_ANNOTATIONS, ALLOWED_LABELS, RESERVED_DOMAINS, refusal
+from crawler_lifecycle.clusters.adapters.catalogue import Catalogue, problems_of
+from crawler_lifecycle.clusters.local.creation import new_spec
+from crawler_lifecycle.clusters.local.layout import Layout
+from crawler_lifecycle.clusters.local.processes import UID_VARIABLE
+from crawler_lifecycle.clusters.rules import ALLOWED_ANNOTATIONS, ALLOWED_LABELS, RESERVED_DOMAINS, refusal
 from crawler_lifecycle.errors import NotReady
+from crawler_lifecycle.model.deployment import Crawler, Resources
+from crawler_lifecycle.model.pod_shape import MOST_ANNOTATION_BYTES, PodShape, Toleration
 from tests.pod_shapes import (
     GOOD_KEYS,
     GOOD_NAMES,

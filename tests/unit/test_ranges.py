@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawler_lifecycle.domain.ranges import from_ranges, to_ranges, without
+from crawler_lifecycle.base.ranges import from_ranges, to_ranges, without
 
 
 def test_neighbours_share_a_span() -> None:

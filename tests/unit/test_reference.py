@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from crawler_lifecycle.cli.program import main
-from crawler_lifecycle.domain import reasons
+from crawler_lifecycle.model import reasons
 
 DOCS = Path(__file__).parents[2] / "docs"
 

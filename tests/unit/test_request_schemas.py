@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from crawler_lifecycle.contract.requests import RunRequest, StopRequest
+from crawler_lifecycle.model.requests import RunRequest, StopRequest
 
 SCHEMAS = Path(__file__).parents[2] / "docs" / "schemas"
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from crawler_lifecycle.contract.flows.requests import HoldFlow
-from crawler_lifecycle.contract.requesters import LONGEST_REQUESTER, Requester, of_token
-from crawler_lifecycle.contract.requests import RunRequest, StopRequest
+from crawler_lifecycle.base.requesters import LONGEST_REQUESTER, Requester, of_token
 from crawler_lifecycle.errors import BadInput
+from crawler_lifecycle.flows.model.requests import HoldFlow
+from crawler_lifecycle.model.requests import RunRequest, StopRequest
 
 
 @pytest.mark.parametrize(

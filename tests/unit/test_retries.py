@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from crawler_lifecycle.contract.outcome_facts import OutcomeFacts
-from crawler_lifecycle.contract.retries import FailureKind, Retries
-from crawler_lifecycle.contract.states import Intent, TaskStatus
-from crawler_lifecycle.contract.steps.looks import TaskChange
-from crawler_lifecycle.domain.looks import JobLook, JobPhase, Look, Pods, TaskRow
-from crawler_lifecycle.domain.reasons import JOB_DISAPPEARED, POD_OVERDUE, SIDECAR_HANGING
-from crawler_lifecycle.domain.retries import ABSENT_FOR_SURE, LONGEST_PAUSE, SHORTEST_RECHECK, recheck_pause
-from crawler_lifecycle.domain.verdict import verdicts
+from crawler_lifecycle.model.looks import JobLook, JobPhase, Look, Pods, TaskRow
+from crawler_lifecycle.model.outcome_facts import OutcomeFacts
+from crawler_lifecycle.model.reasons import JOB_DISAPPEARED, POD_OVERDUE, SIDECAR_HANGING
+from crawler_lifecycle.model.retries import FailureKind, Retries
+from crawler_lifecycle.model.states import Intent, TaskStatus
+from crawler_lifecycle.model.task_changes import TaskChange
+from crawler_lifecycle.runs.rules.retries import ABSENT_FOR_SURE, LONGEST_PAUSE, SHORTEST_RECHECK, recheck_pause
+from crawler_lifecycle.runs.rules.verdict import verdicts
 from tests.rows import NOW, applied, row
 
 NOTHING_THERE = Look(complete=True)

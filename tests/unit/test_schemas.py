@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from crawler_lifecycle.adapters.pushers.webhooks import Webhook, endpoints
-from crawler_lifecycle.contract.flows.announcements import FlowNotice
-from crawler_lifecycle.contract.notices import ExportEvent, WebhookNotice
+from crawler_lifecycle.delivery.pushers.webhooks import Webhook, endpoints
+from crawler_lifecycle.model.flow_announcements import FlowNotice
+from crawler_lifecycle.model.notices import ExportEvent, WebhookNotice
 from tests.messages import a_notice
 from tests.receivers import Receiver, serving
 

@@ -8,10 +8,9 @@ from typing import Any, Literal, get_args, get_origin
 import pytest
 from pydantic import BaseModel, SecretStr
 
-from crawler_lifecycle import configuration
-from crawler_lifecycle.control.installation import is_known, locate
 from crawler_lifecycle.errors import NotReady
-from crawler_lifecycle.settings import Settings
+from crawler_lifecycle.settings import Settings, configuration
+from crawler_lifecycle.settings.installation import is_known, locate
 
 
 def _places(model: type[BaseModel], above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from crawler_lifecycle.services.embedded.addresses import Ports
-from crawler_lifecycle.services.embedded.plan import StackPlan, temporal_part
+from crawler_lifecycle.stack.addresses import Ports
+from crawler_lifecycle.stack.plan import StackPlan, temporal_part
 
 EXPECTED = [
     "history.transferProcessorMaxPollRPS=1000",

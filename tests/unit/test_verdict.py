@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawler_lifecycle.contract.states import Intent, TaskStatus
-from crawler_lifecycle.contract.steps.looks import TaskChange
-from crawler_lifecycle.domain.looks import EndRequest, JobLook, JobPhase, Look, Pods, Presence, TaskRow
-from crawler_lifecycle.domain.reasons import DELETED_EXTERNALLY, POD_TERMINATING
-from crawler_lifecycle.domain.verdict import verdict, verdicts
+from crawler_lifecycle.model.looks import EndRequest, JobLook, JobPhase, Look, Pods, Presence, TaskRow
+from crawler_lifecycle.model.reasons import DELETED_EXTERNALLY, POD_TERMINATING
+from crawler_lifecycle.model.states import Intent, TaskStatus
+from crawler_lifecycle.model.task_changes import TaskChange
+from crawler_lifecycle.runs.rules.verdict import verdict, verdicts
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 ROW = TaskRow(task=0, status=TaskStatus.RUNNING, attempt=1, version=5, job_uid="uid")

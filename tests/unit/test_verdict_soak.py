@@ -2,7 +2,7 @@
 
 import pytest
 
-from crawler_lifecycle.domain.looks import TaskRow
+from crawler_lifecycle.model.looks import TaskRow
 from tests import verdict_soak
 from tests.rows import row
 from tests.verdict_soak import LIVES_IN_A_BATCH, report, soak, total_of

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from crawler_lifecycle.cli.common import crawlctl_command
+from crawler_lifecycle.console.common import crawlctl_command
 from crawler_lifecycle.errors import NotReady
-from crawler_lifecycle.services.embedded.addresses import LOOPBACK, SERVER_PORTS, free_ports
-from crawler_lifecycle.services.embedded.stack import owned
+from crawler_lifecycle.stack.addresses import LOOPBACK, SERVER_PORTS, free_ports
+from crawler_lifecycle.stack.stack import owned
 
 
 @pytest.fixture

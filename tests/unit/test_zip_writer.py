@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from crawler_lifecycle.adapters.zip_writer import BEGUN_AS_ZIP64, Entry, ZipWriter
+from crawler_lifecycle.delivery.adapters.zip_writer import BEGUN_AS_ZIP64, Entry, ZipWriter
 
 AT = (2026, 11, 23, 13, 30, 58)
 Content = bytes | tuple[Iterable[bytes], int]  # in memory, or chunks and what they may come to

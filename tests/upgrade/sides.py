@@ -17,17 +17,17 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.api.workflowservice.v1 import ResetStickyTaskQueueRequest
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.migrate import revision
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.contract.records import RunRecord
-from crawler_lifecycle.contract.states import TaskStatus
-from crawler_lifecycle.control.control import Control
-from crawler_lifecycle.control.installation import Installation
-from crawler_lifecycle.control.runs import Started
+from crawler_lifecycle.assembly.control import Control
+from crawler_lifecycle.assembly.store import SqlStore
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.database.migrate import revision
 from crawler_lifecycle.errors import LifecycleError
-from crawler_lifecycle.services.embedded.addresses import Ports
-from crawler_lifecycle.services.embedded.plan import StackPlan, make_plan, temporal_part
+from crawler_lifecycle.model.records import RunRecord
+from crawler_lifecycle.model.states import TaskStatus
+from crawler_lifecycle.runs.commands.runs import Started
+from crawler_lifecycle.settings.installation import Installation
+from crawler_lifecycle.stack.addresses import Ports
+from crawler_lifecycle.stack.plan import StackPlan, make_plan, temporal_part
 from tests.embedded import CRAWLCTL, Crawlctl, environment
 from tests.process.crawls import PATIENCE, Site, catalogue_of, end_all_of
 from tests.process.stops import CRAWLERS

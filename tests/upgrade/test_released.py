@@ -10,12 +10,12 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.manager_schema import managers
-from crawler_lifecycle.adapters.sql.schema import REVISION
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.database.manager_schema import managers
+from crawler_lifecycle.database.schema import REVISION
 from tests.upgrade import released as before
 
-UPGRADE = "import sys; from crawler_lifecycle.adapters.sql.migrate import upgrade; upgrade(sys.argv[1])"
+UPGRADE = "import sys; from crawler_lifecycle.database.migrate import upgrade; upgrade(sys.argv[1])"
 
 
 @pytest.mark.skipif(REVISION != "0001", reason="an upgrade changes the schema of the version before")

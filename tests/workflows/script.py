@@ -12,25 +12,10 @@ from pydantic import BaseModel
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from crawler_lifecycle.contract.audits import AuditPage, AuditRef, AuditReport, AuditRequest, AuditStep
-from crawler_lifecycle.contract.requests import AcceptedRequest
-from crawler_lifecycle.contract.states import Intent, RunStatus, TaskStatus
-from crawler_lifecycle.contract.steps.deployment import DeploymentOutcome, MainJobStatus, RunMoment, StartRun
-from crawler_lifecycle.contract.steps.looks import (
-    ActiveTasks,
-    AliveTasks,
-    CloseLook,
-    Differences,
-    EvidencePage,
-    EvidenceRequest,
-    EvidenceWrite,
-    LookAt,
-    RowsWritten,
-    StatusWrite,
-    TaskChange,
-    TaskEvidence,
-)
-from crawler_lifecycle.contract.steps.run import (
+from crawler_lifecycle.base.ranges import from_ranges, to_ranges
+from crawler_lifecycle.model.audits import AuditPage, AuditRef, AuditReport, AuditRequest, AuditStep
+from crawler_lifecycle.model.requests import AcceptedRequest
+from crawler_lifecycle.model.run_plan import (
     Clock,
     CloseRun,
     Counted,
@@ -45,8 +30,24 @@ from crawler_lifecycle.contract.steps.run import (
     RunPlan,
     RunRef,
 )
-from crawler_lifecycle.contract.steps.stopping import LogCancellation, NotePhase, StopReport, StopTasks
-from crawler_lifecycle.contract.steps.supervision import (
+from crawler_lifecycle.model.states import Intent, RunStatus, TaskStatus
+from crawler_lifecycle.model.task_changes import (
+    ActiveTasks,
+    AliveTasks,
+    CloseLook,
+    Differences,
+    EvidencePage,
+    EvidenceRequest,
+    EvidenceWrite,
+    LookAt,
+    RowsWritten,
+    StatusWrite,
+    TaskChange,
+    TaskEvidence,
+)
+from crawler_lifecycle.runs.model.deployment import DeploymentOutcome, MainJobStatus, RunMoment, StartRun
+from crawler_lifecycle.runs.model.stopping import LogCancellation, NotePhase, StopReport, StopTasks
+from crawler_lifecycle.runs.model.supervision import (
     CreateHistory,
     HoldLimits,
     OwnExecution,
@@ -54,8 +55,7 @@ from crawler_lifecycle.contract.steps.supervision import (
     TakenOver,
     TakeOver,
 )
-from crawler_lifecycle.control.engine import Engine
-from crawler_lifecycle.domain.ranges import from_ranges, to_ranges
+from crawler_lifecycle.temporal.engine import Engine
 
 EXPORTS = ["initiate_export_signal", "export_supporting_files"]
 CLOSING_NOTICES = ["signal_pusher_finished", "signal_pusher_stopped"]

@@ -9,7 +9,7 @@ from temporalio.client import WorkflowFailureError
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
-from crawler_lifecycle.contract.audits import AuditPage, AuditPart, AuditReport, AuditStep, Finding, FindingKind
+from crawler_lifecycle.model.audits import AuditPage, AuditPart, AuditReport, AuditStep, Finding, FindingKind
 from tests.workflows.script import Script
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from temporalio.testing import WorkflowEnvironment
 
-from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.errors import TemporaryError
 from tests.contracts.flows import Flow
 from tests.flow_stage import FlowStage, flow_stage

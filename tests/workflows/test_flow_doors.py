@@ -4,9 +4,9 @@ import asyncio
 from datetime import timedelta
 from typing import Any
 
-from crawler_lifecycle.contract.flows.states import FlowState
-from crawler_lifecycle.domain.flows.messages import RunSteps, WriteFlow
 from crawler_lifecycle.flows import Workflow
+from crawler_lifecycle.flows.rules.messages import RunSteps, WriteFlow
+from crawler_lifecycle.model.flow_states import FlowState
 from tests.flow_stage import FAILED, FlowStage
 from tests.unit.flows.work import plain
 from tests.waiting import eventually

@@ -4,9 +4,9 @@ from uuid import uuid4
 
 from temporalio.testing import WorkflowEnvironment
 
-from crawler_lifecycle.contract.requests import RunRequest
-from crawler_lifecycle.control.engine import Engine
 from crawler_lifecycle.flows import Workflow
+from crawler_lifecycle.model.requests import RunRequest
+from crawler_lifecycle.temporal.engine import Engine
 from tests.flow_stage import FlowStage
 from tests.plays import Stage, played
 from tests.unit.flows.work import plain

@@ -13,14 +13,15 @@ from temporalio.client import WorkflowExecutionStatus, WorkflowFailureError
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import WorkflowEnvironment
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.domain.flows.messages import StartCrawls
-from crawler_lifecycle.domain.naming import FLOW_WORKFLOW
+from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.errors import TemporaryError
 from crawler_lifecycle.flows import Workflow, crawl
-from crawler_lifecycle.ports import ClaimedStep, SupervisorExecution
-from crawler_lifecycle.workflows.flow_display import FlowDisplay
+from crawler_lifecycle.flows.ports.claims import ClaimedStep
+from crawler_lifecycle.flows.rules.messages import StartCrawls
+from crawler_lifecycle.flows.workflows.display import FlowDisplay
+from crawler_lifecycle.model.naming import FLOW_WORKFLOW
+from crawler_lifecycle.model.states import RunStatus
+from crawler_lifecycle.runs.ports.runs import SupervisorExecution
 from tests.databases import copy_of
 from tests.flow_stage import FlowStage, flow_stage
 from tests.unit.flows.work import plain

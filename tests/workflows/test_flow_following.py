@@ -3,8 +3,8 @@
 import asyncio
 from datetime import timedelta
 
-from crawler_lifecycle.domain.flows.messages import AttemptRef, RunSteps, StepsEnded
 from crawler_lifecycle.flows import RetryPolicy, Workflow, crawl
+from crawler_lifecycle.flows.rules.messages import AttemptRef, RunSteps, StepsEnded
 from tests.flow_stage import FAILED, FlowStage
 from tests.unit.flows.work import plain
 from tests.waiting import eventually

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from crawler_lifecycle.adapters.sql import flow_ledger
 from crawler_lifecycle.flows import Workflow
-from crawler_lifecycle.workflows import flow_writes
+from crawler_lifecycle.flows.store import ledger as flow_ledger
+from crawler_lifecycle.flows.workflows import writes as flow_writes
 from tests.flow_stage import FlowStage
 from tests.unit.flows.work import plain
 from tests.workflows.graphs import activities_of, door, shown_as

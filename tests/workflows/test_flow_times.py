@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from temporalio import activity
 
-from crawler_lifecycle.contract.flows.states import MemberState
-from crawler_lifecycle.domain.flows.messages import WriteFlow
 from crawler_lifecycle.flows import RetryPolicy, Workflow, crawl
-from crawler_lifecycle.ports import ClaimedStep
+from crawler_lifecycle.flows.ports.claims import ClaimedStep
+from crawler_lifecycle.flows.rules.messages import WriteFlow
+from crawler_lifecycle.model.flow_states import MemberState
 from tests.flow_stage import FAILED, FlowStage
 from tests.unit.flows.work import plain
 from tests.workflows.graphs import door, shown_as

@@ -6,7 +6,7 @@ from temporalio.client import WorkflowHistory
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Replayer, UnsandboxedWorkflowRunner, Worker
 
-from crawler_lifecycle.workflows import generation as generations
+from crawler_lifecycle.temporal import generation as generations
 
 QUEUE = "generations"
 

@@ -10,9 +10,9 @@ from temporalio.client import WorkflowFailureError, WorkflowHandle, WorkflowUpda
 from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 
-from crawler_lifecycle.contract.requests import RunRequest
-from crawler_lifecycle.control.engine import Engine
-from crawler_lifecycle.workflows.converter import OneInputConverter
+from crawler_lifecycle.model.requests import RunRequest
+from crawler_lifecycle.temporal.converter import OneInputConverter
+from crawler_lifecycle.temporal.engine import Engine
 from tests.plays import Play, Stage
 from tests.workflows.script import Script
 from tests.workflows.stops import Held, until_asked

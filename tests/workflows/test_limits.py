@@ -6,11 +6,11 @@ import pytest
 from temporalio.activity import info
 from temporalio.testing import WorkflowEnvironment
 
-from crawler_lifecycle.contract.requests import RunRequest
-from crawler_lifecycle.contract.states import RunStatus, Trigger
-from crawler_lifecycle.contract.steps.deployment import MainJobStatus
-from crawler_lifecycle.contract.steps.run import Clock, RunPlan
-from crawler_lifecycle.contract.steps.supervision import TakenOver, TakeOver
+from crawler_lifecycle.model.requests import RunRequest
+from crawler_lifecycle.model.run_plan import Clock, RunPlan
+from crawler_lifecycle.model.states import RunStatus, Trigger
+from crawler_lifecycle.runs.model.deployment import MainJobStatus
+from crawler_lifecycle.runs.model.supervision import TakenOver, TakeOver
 from tests.plays import Play, played
 from tests.workflows.script import STARTED, UNAVAILABLE, Script, in_turn, moments
 

@@ -8,11 +8,11 @@ import pytest
 from pydantic import ValidationError
 from temporalio.workflow import ActivityConfig
 
-from crawler_lifecycle.contract.requests import RunRequest
-from crawler_lifecycle.contract.states import Intent, Report, TaskStatus
-from crawler_lifecycle.contract.steps.looks import TaskChange
+from crawler_lifecycle.model.requests import RunRequest
+from crawler_lifecycle.model.states import Intent, Report, TaskStatus
+from crawler_lifecycle.model.task_changes import TaskChange
 from crawler_lifecycle.settings.outside import NoticeSettings
-from crawler_lifecycle.workflows.options import BRIEF, ONCE
+from crawler_lifecycle.temporal.options import BRIEF, ONCE
 from tests.plays import Play
 from tests.workflows.script import Script
 from tests.workflows.stops import Held, until_asked

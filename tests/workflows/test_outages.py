@@ -19,10 +19,10 @@ from temporalio.worker import (
     WorkflowOutboundInterceptor,
 )
 
-from crawler_lifecycle.contract.requests import RunRequest
-from crawler_lifecycle.contract.states import RunStatus, TaskStatus
-from crawler_lifecycle.contract.steps.looks import TaskChange
-from crawler_lifecycle.contract.steps.supervision import TakenOver
+from crawler_lifecycle.model.requests import RunRequest
+from crawler_lifecycle.model.states import RunStatus, TaskStatus
+from crawler_lifecycle.model.task_changes import TaskChange
+from crawler_lifecycle.runs.model.supervision import TakenOver
 from tests.plays import Play, Stage, played
 from tests.workflows.script import Script
 from tests.workflows.stops import until_asked

@@ -10,9 +10,9 @@ import pytest
 from temporalio.client import WorkflowHandle, WorkflowHistory
 from temporalio.testing import WorkflowEnvironment
 
-from crawler_lifecycle.contract.requests import RunRequest
-from crawler_lifecycle.contract.states import TaskStatus
-from crawler_lifecycle.contract.steps.looks import TaskChange
+from crawler_lifecycle.model.requests import RunRequest
+from crawler_lifecycle.model.states import TaskStatus
+from crawler_lifecycle.model.task_changes import TaskChange
 from tests.activity_events import times_of
 from tests.plays import Play, played
 from tests.workflows.script import Script

@@ -3,8 +3,8 @@
 import asyncio
 from datetime import datetime, timedelta
 
-from crawler_lifecycle.contract.requests import RunRequest
-from crawler_lifecycle.contract.steps.deployment import DeploymentOutcome, MainJobStatus
+from crawler_lifecycle.model.requests import RunRequest
+from crawler_lifecycle.runs.model.deployment import DeploymentOutcome, MainJobStatus
 from tests.plays import Play
 from tests.workflows.script import DEPLOYED, Script, in_turn, moments
 from tests.workflows.stops import Held

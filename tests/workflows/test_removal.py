@@ -3,9 +3,9 @@
 import pytest
 from temporalio.exceptions import ApplicationError
 
-from crawler_lifecycle.contract.requests import RunRequest
-from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.contract.steps.run import Removal
+from crawler_lifecycle.model.requests import RunRequest
+from crawler_lifecycle.model.run_plan import Removal
+from crawler_lifecycle.model.states import RunStatus
 from tests.plays import Play
 from tests.workflows.script import Script, in_turn
 

@@ -2,8 +2,8 @@
 
 from temporalio.client import WorkflowHistory
 
-from crawler_lifecycle.contract.requests import RunRequest
-from crawler_lifecycle.contract.steps.deployment import MainJobStatus
+from crawler_lifecycle.model.requests import RunRequest
+from crawler_lifecycle.runs.model.deployment import MainJobStatus
 from tests.plays import Play
 from tests.workflows.script import STARTED, Script, in_turn
 

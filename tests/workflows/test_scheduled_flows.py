@@ -9,13 +9,14 @@ import pytest
 from temporalio.client import WorkflowFailureError, WorkflowHandle
 from temporalio.exceptions import ApplicationError, CancelledError
 
-from crawler_lifecycle.contract.flows.definition import FlowDefinition
-from crawler_lifecycle.contract.flows.requests import PushFlow
-from crawler_lifecycle.domain.flows.messages import FlowOccurrence
-from crawler_lifecycle.domain.naming import SCHEDULED_FLOW_WORKFLOW
 from crawler_lifecycle.flows import Workflow, crawl
-from crawler_lifecycle.ports import DoorAnswer, FlowRecord
-from crawler_lifecycle.workflows import scheduled_flow
+from crawler_lifecycle.flows.model.definition import FlowDefinition
+from crawler_lifecycle.flows.model.requests import PushFlow
+from crawler_lifecycle.flows.ports.ledger import DoorAnswer
+from crawler_lifecycle.flows.ports.records import FlowRecord
+from crawler_lifecycle.flows.rules.messages import FlowOccurrence
+from crawler_lifecycle.flows.workflows import scheduled_flow
+from crawler_lifecycle.model.naming import SCHEDULED_FLOW_WORKFLOW
 from tests.contracts.flows import Flow
 from tests.flow_stage import FlowStage
 from tests.unit.flows.work import plain

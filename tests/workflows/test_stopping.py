@@ -11,8 +11,8 @@ from temporalio.common import RawValue
 from temporalio.exceptions import CancelledError
 from temporalio.testing import WorkflowEnvironment
 
-from crawler_lifecycle.contract.requests import RunRequest
-from crawler_lifecycle.contract.states import Intent
+from crawler_lifecycle.model.requests import RunRequest
+from crawler_lifecycle.model.states import Intent
 from tests.activity_events import times_of
 from tests.plays import Play, played, skipped_until
 from tests.workflows.script import STARTED, UNAVAILABLE, Script, in_turn, moments

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
-from crawler_lifecycle.contract.states import Intent, TaskStatus
-from crawler_lifecycle.domain.looks import TaskRow, uids_of
-from crawler_lifecycle.domain.naming import job_name
-from crawler_lifecycle.domain.reasons import OF_INFRASTRUCTURE, of_exit_code
-from crawler_lifecycle.domain.verdict import verdict
+from crawler_lifecycle.model.looks import TaskRow, uids_of
+from crawler_lifecycle.model.naming import job_name
+from crawler_lifecycle.model.reasons import OF_INFRASTRUCTURE, of_exit_code
+from crawler_lifecycle.model.states import Intent, TaskStatus
+from crawler_lifecycle.runs.rules.verdict import verdict
 from tests.kube import LATER, NAMESPACE, RUN, UID, Json, condition, ended, job, pod, running
 from tests.rows import NOW, applied, row
 from tests.worlds.disturbances import CALM, ROUGH, Disturbance

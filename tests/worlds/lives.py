@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from crawler_lifecycle.contract.states import Intent
+from crawler_lifecycle.model.states import Intent
 from tests.kube import UID, Json
 
 KEY = (0, 1)

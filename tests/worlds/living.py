@@ -2,9 +2,9 @@
 
 from random import Random
 
-from crawler_lifecycle.contract.states import Intent, TaskStatus
-from crawler_lifecycle.domain.looks import Look, TaskRow, uids_of
-from crawler_lifecycle.domain.verdict import with_facts
+from crawler_lifecycle.model.looks import Look, TaskRow, uids_of
+from crawler_lifecycle.model.states import Intent, TaskStatus
+from crawler_lifecycle.runs.rules.verdict import with_facts
 from tests.kube import UID
 from tests.rows import applied, row
 from tests.worlds.disturbances import CALM, ROUGH, Disturbance

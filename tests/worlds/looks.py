@@ -6,13 +6,13 @@ from datetime import timedelta
 from random import Random
 from typing import Any
 
-from crawler_lifecycle.adapters.kubernetes.http.answers import ApiFailed
-from crawler_lifecycle.adapters.kubernetes.observe.jobs import Jobs
-from crawler_lifecycle.adapters.kubernetes.observe.looking import JobPatience, Observer
-from crawler_lifecycle.adapters.kubernetes.observe.outcome_facts import facts_by_uid
-from crawler_lifecycle.contract.outcome_facts import OutcomeFacts
-from crawler_lifecycle.domain.looks import JobKey, Look
+from crawler_lifecycle.clusters.kubernetes.http.answers import ApiFailed
+from crawler_lifecycle.clusters.kubernetes.observe.jobs import Jobs
+from crawler_lifecycle.clusters.kubernetes.observe.looking import JobPatience, Observer
+from crawler_lifecycle.clusters.kubernetes.observe.outcome_facts import facts_by_uid
 from crawler_lifecycle.errors import LifecycleError
+from crawler_lifecycle.model.looks import JobKey, Look
+from crawler_lifecycle.model.outcome_facts import OutcomeFacts
 from tests.kube import OURS, RUN, UID, Shelf, event
 from tests.worlds.disturbances import CALM, Disturbance, disturbed_jobs, disturbed_pods
 from tests.worlds.lives import KEY, Life, is_own

@@ -2,7 +2,7 @@
 
 from random import Random
 
-from crawler_lifecycle.domain.looks import TaskRow
+from crawler_lifecycle.model.looks import TaskRow
 from tests.worlds import ends
 from tests.worlds.living import live
 from tests.worlds.waits import wait

@@ -4,13 +4,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from random import Random
 
-from crawler_lifecycle.contract.retries import FailureKind, Retries
-from crawler_lifecycle.contract.states import Intent, TaskStatus
-from crawler_lifecycle.contract.steps.looks import TaskChange
-from crawler_lifecycle.domain.looks import Look, TaskRow
-from crawler_lifecycle.domain.reasons import OF_INFRASTRUCTURE
-from crawler_lifecycle.domain.retries import NO_RETRIES
-from crawler_lifecycle.domain.verdict import verdicts
+from crawler_lifecycle.model.looks import Look, TaskRow
+from crawler_lifecycle.model.reasons import OF_INFRASTRUCTURE
+from crawler_lifecycle.model.retries import FailureKind, Retries
+from crawler_lifecycle.model.states import Intent, TaskStatus
+from crawler_lifecycle.model.task_changes import TaskChange
+from crawler_lifecycle.runs.rules.retries import NO_RETRIES
+from crawler_lifecycle.runs.rules.verdict import verdicts
 from tests.kube import UID, Json
 from tests.rows import NOW, applied
 from tests.worlds.lives import OVER, Life, Moment

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from random import Random
 from typing import Any
 
-from crawler_lifecycle.domain.naming import job_name
+from crawler_lifecycle.model.naming import job_name
 from tests.kube import (
     LATER,
     NAMESPACE,

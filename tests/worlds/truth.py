@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from crawler_lifecycle.contract.states import Intent, TaskStatus
-from crawler_lifecycle.domain.looks import JobPhase, Look, TaskRow
-from crawler_lifecycle.domain.reasons import POD_CREATE_REJECTED, RESULT_UNKNOWN
+from crawler_lifecycle.model.looks import JobPhase, Look, TaskRow
+from crawler_lifecycle.model.reasons import POD_CREATE_REJECTED, RESULT_UNKNOWN
+from crawler_lifecycle.model.states import Intent, TaskStatus
 from tests.kube import LATER, UID
 from tests.worlds.lives import KEY, OVER, Life, Moment
 from tests.worlds.stories import A_MOMENT_LATER, DAYS_LATER

@@ -11,12 +11,12 @@ from email.utils import format_datetime
 from enum import StrEnum
 from random import Random
 
-from crawler_lifecycle.adapters.kubernetes.http.answers import ApiFailed
-from crawler_lifecycle.adapters.kubernetes.observe.looking import Observer
-from crawler_lifecycle.contract.states import Intent, TaskStatus
-from crawler_lifecycle.domain.lingering import is_hopeless
-from crawler_lifecycle.domain.looks import Look, TaskRow, uids_of
-from crawler_lifecycle.domain.verdict import verdict
+from crawler_lifecycle.clusters.kubernetes.http.answers import ApiFailed
+from crawler_lifecycle.clusters.kubernetes.observe.looking import Observer
+from crawler_lifecycle.model.looks import Look, TaskRow, uids_of
+from crawler_lifecycle.model.states import Intent, TaskStatus
+from crawler_lifecycle.runs.rules.lingering import is_hopeless
+from crawler_lifecycle.runs.rules.verdict import verdict
 from tests.kube import OURS, RUN, UID, Json, Shelf, condition, event, job, pod, running, waiting
 from tests.rows import HALF_AN_HOUR, applied, row
 from tests.worlds.lives import KEY

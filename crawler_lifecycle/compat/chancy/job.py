@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any, Unpack
 
-from crawler_lifecycle.domain.flows.states import StepState
 from crawler_lifecycle.flows import JobOptions, StepFunction, StepJob, job
+from crawler_lifecycle.flows.rules.states import StepState
 
 __all__ = ["IsAJob", "Job", "QueuedJob", "job"]
 

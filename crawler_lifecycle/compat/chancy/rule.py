@@ -1,5 +1,5 @@
 """Chancy's rules, for ended workflows and their age."""
 
-from crawler_lifecycle.domain.flows.pruning import Rule
+from crawler_lifecycle.flows.rules.pruning import Rule
 
 __all__ = ["Rule"]

@@ -1,6 +1,6 @@
 """Chancy's utilities."""
 
-from crawler_lifecycle.flows.workflow import new_id
+from crawler_lifecycle.flows.authors.workflow import new_id
 
 __all__ = ["chancy_uuid"]
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from crawler_lifecycle.compat.application import Application
-from crawler_lifecycle.contract.flows.answers import MemberRecord
 from crawler_lifecycle.flows import Graft, Job, Workflow
 from crawler_lifecycle.flows import Sequence as Chain
+from crawler_lifecycle.flows.model.answers import MemberRecord
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import runpy
 import shlex
 import sys
 
-from crawler_lifecycle.managers.tasks import COMMAND_LINE
+from crawler_lifecycle.managers.authors.tasks import COMMAND_LINE
 
 
 def main() -> None:

@@ -4,7 +4,7 @@ import asyncio
 from datetime import timedelta
 from typing import Any
 
-from crawler_lifecycle.ports import AttemptRecord
+from crawler_lifecycle.flows.ports.records import AttemptRecord
 from tests.contracts.flows import Flow
 from tests.services.flows import authors
 

@@ -15,8 +15,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from crawler_lifecycle.contract.flows.records import CrawlReceipt, TaskReceipt
 from crawler_lifecycle.flows import Cancel, Context, Graft, Record, RunningJob, Snooze, Worker, Workflow, step, worker
+from crawler_lifecycle.flows.model.records import CrawlReceipt, TaskReceipt
 
 if "AUTHORS_END_THE_PROCESS" in os.environ:  # as a lack of memory during the import ends it
     os._exit(7)

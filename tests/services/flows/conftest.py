@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.database.database import Database
 from tests.databases import copy_of
 from tests.services.flows import authors
 from tests.services.flows.stages import Stage

@@ -11,22 +11,22 @@ from uuid import uuid4
 
 from sqlalchemy import select
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.manager_schema import managers
-from crawler_lifecycle.contract.deployment import Crawler
-from crawler_lifecycle.contract.flows.work import CallForm, StepWork
-from crawler_lifecycle.contract.managers.turns import Counts
-from crawler_lifecycle.contract.requests import RunRequest, StopRequest
-from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.domain.audit.subjects import WorkflowInfo
-from crawler_lifecycle.domain.flows.messages import RunSteps
-from crawler_lifecycle.domain.plan import RunLimits
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.database.manager_schema import managers
 from crawler_lifecycle.errors import BadInput, NotFound, TemporaryError
-from crawler_lifecycle.ports import NewRun
-from crawler_lifecycle.services.flows.host import StepHost
-from crawler_lifecycle.services.flows.managers.catalogue import Catalogue
-from crawler_lifecycle.services.flows.managers.hosting import managers_of
-from crawler_lifecycle.services.flows.modules import load
+from crawler_lifecycle.flows.authors.modules import load
+from crawler_lifecycle.flows.model.turns import Counts
+from crawler_lifecycle.flows.model.work import CallForm, StepWork
+from crawler_lifecycle.flows.rules.messages import RunSteps
+from crawler_lifecycle.hosts.host import StepHost
+from crawler_lifecycle.hosts.managers.catalogue import Catalogue
+from crawler_lifecycle.hosts.managers.hosting import managers_of
+from crawler_lifecycle.model.deployment import Crawler
+from crawler_lifecycle.model.requests import RunRequest, StopRequest
+from crawler_lifecycle.model.states import RunStatus
+from crawler_lifecycle.model.supervision import WorkflowInfo
+from crawler_lifecycle.runs.ports.runs import NewRun
+from crawler_lifecycle.runs.rules.plan import RunLimits
 from crawler_lifecycle.settings.processes import FlowSettings
 from tests.contracts.flows import BOOKS, Flow
 from tests.contracts.managers import pushed_manager

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.contract.flows.values import decode
-from crawler_lifecycle.domain.flows.messages import AttemptRef, RunSteps, StepsEnded
-from crawler_lifecycle.domain.flows.plan import Plan
+from crawler_lifecycle.assembly.store import SqlStore
+from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.flows import Workflow
-from crawler_lifecycle.services.flows.host import StepHost
-from crawler_lifecycle.services.flows.modules import Modules, load
+from crawler_lifecycle.flows.authors.modules import Modules, load
+from crawler_lifecycle.flows.model.values import decode
+from crawler_lifecycle.flows.rules.messages import AttemptRef, RunSteps, StepsEnded
+from crawler_lifecycle.flows.rules.plan import Plan
+from crawler_lifecycle.hosts.host import StepHost
 from crawler_lifecycle.settings.processes import FlowSettings
 from tests.contracts.flows import Flow, pushed
 from tests.services.flows import authors

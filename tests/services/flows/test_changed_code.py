@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.flows import Workflow
-from crawler_lifecycle.services.flows.modules import Modules, load
+from crawler_lifecycle.flows.authors.modules import Modules, load
 from tests.services.flows.supervised import hosted
 
 FIRST = """

@@ -10,17 +10,17 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from crawler_lifecycle.activities.steps import TryAgain
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.flow_schema import flow_attempts
-from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.cli.flow_causes import cause_in_words
-from crawler_lifecycle.contract.flows.states import EndKind
-from crawler_lifecycle.contract.flows.work import CallForm
+from crawler_lifecycle.assembly.store import SqlStore
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.database.flow_schema import flow_attempts
 from crawler_lifecycle.flows import RetryPolicy, StepJob, Workflow
-from crawler_lifecycle.ports import StepEnd
-from crawler_lifecycle.services.flows import execution
-from crawler_lifecycle.services.flows.modules import load
+from crawler_lifecycle.flows.activities.steps import TryAgain
+from crawler_lifecycle.flows.authors.modules import load
+from crawler_lifecycle.flows.cli.causes import cause_in_words
+from crawler_lifecycle.flows.model.work import CallForm
+from crawler_lifecycle.flows.ports.claims import StepEnd
+from crawler_lifecycle.hosts import execution
+from crawler_lifecycle.model.flow_states import EndKind
 from tests.contracts.flows import Flow
 from tests.flow_stage import Watched
 from tests.services.flows import authors

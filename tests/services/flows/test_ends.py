@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, cast
 
-from crawler_lifecycle.contract.flows.states import EndKind
-from crawler_lifecycle.domain.flows.ends import AttemptEnd
-from crawler_lifecycle.domain.flows.messages import AttemptRef
-from crawler_lifecycle.ports import AttemptKey, StepClaims, StepEnd
-from crawler_lifecycle.services.flows import ends
-from crawler_lifecycle.services.flows.ends import EndWriter, key_of
+from crawler_lifecycle.flows.ports.claims import AttemptKey, StepClaims, StepEnd
+from crawler_lifecycle.flows.rules.ends import AttemptEnd
+from crawler_lifecycle.flows.rules.messages import AttemptRef
+from crawler_lifecycle.hosts import ends
+from crawler_lifecycle.hosts.ends import EndWriter, key_of
+from crawler_lifecycle.model.flow_states import EndKind
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

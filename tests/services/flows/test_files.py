@@ -5,9 +5,9 @@ from typing import Any, cast
 
 from pydantic import JsonValue
 
-from crawler_lifecycle.domain.flows.messages import AttemptRef, FlowRef
-from crawler_lifecycle.ports import Claimed, ClaimedStep, StepClaims
-from crawler_lifecycle.services.flows.files import with_files, with_folders
+from crawler_lifecycle.flows.authors.files import with_files, with_folders
+from crawler_lifecycle.flows.ports.claims import Claimed, ClaimedStep, StepClaims
+from crawler_lifecycle.flows.rules.messages import AttemptRef, FlowRef
 
 UID = "0f6e7a52-3a3c-4a35-8d2f-4b1f64c1f0c9"
 RECEIPT = {"run_id": 7, "run_uid": UID, "files": None}

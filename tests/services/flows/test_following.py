@@ -6,13 +6,13 @@ from datetime import timedelta
 
 import pytest
 
-from crawler_lifecycle.activities.steps import TryAgain
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.domain.flows.following import followers
-from crawler_lifecycle.domain.flows.messages import AttemptRef, RunSteps, StepsEnded
-from crawler_lifecycle.domain.ranges import from_ranges
+from crawler_lifecycle.base.ranges import from_ranges
+from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.flows import Workflow
-from crawler_lifecycle.services.flows import looks
+from crawler_lifecycle.flows.activities.steps import TryAgain
+from crawler_lifecycle.flows.rules.following import followers
+from crawler_lifecycle.flows.rules.messages import AttemptRef, RunSteps, StepsEnded
+from crawler_lifecycle.hosts import looks
 from tests.contracts.flows import Flow
 from tests.services.flows import authors
 from tests.services.flows.attempts import attempts, expire, has_begun

@@ -8,18 +8,18 @@ from unittest.mock import Mock
 
 import pytest
 
-from crawler_lifecycle.contract.deployment import Crawler
-from crawler_lifecycle.contract.flows.states import MemberState
-from crawler_lifecycle.contract.managers.item_filter import ItemFilter
-from crawler_lifecycle.contract.managers.items import ItemState
-from crawler_lifecycle.contract.managers.turns import Counts
-from crawler_lifecycle.contract.requests import RunRequest, StopRequest
-from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.domain.plan import RunLimits
 from crawler_lifecycle.errors import TemporaryError
-from crawler_lifecycle.ports import ManagerRef, ManagerStart
-from crawler_lifecycle.services.flows.managers import crawls
-from crawler_lifecycle.services.flows.managers.catalogue import Catalogue
+from crawler_lifecycle.flows.model.item_filter import ItemFilter
+from crawler_lifecycle.flows.model.turns import Counts
+from crawler_lifecycle.hosts.managers import crawls
+from crawler_lifecycle.hosts.managers.catalogue import Catalogue
+from crawler_lifecycle.managers.ports import ManagerRef, ManagerStart
+from crawler_lifecycle.model.deployment import Crawler
+from crawler_lifecycle.model.flow_states import MemberState
+from crawler_lifecycle.model.manager_items import ItemState
+from crawler_lifecycle.model.requests import RunRequest, StopRequest
+from crawler_lifecycle.model.states import RunStatus
+from crawler_lifecycle.runs.rules.plan import RunLimits
 from tests.services.flows.stages import PATIENCE, FakeCatalogue, Stage
 
 Staged = Callable[..., Stage]

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from crawler_lifecycle.contract.flows.states import MemberState
-from crawler_lifecycle.contract.managers.turns import Counts
-from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.domain.pacing import Backoff
+from crawler_lifecycle.base.pacing import Backoff
 from crawler_lifecycle.errors import TemporaryError
-from crawler_lifecycle.ports import ManagerLedger
-from crawler_lifecycle.services.flows.managers import crawls, desk
+from crawler_lifecycle.flows.model.turns import Counts
+from crawler_lifecycle.hosts.managers import crawls, desk
+from crawler_lifecycle.managers.ports import ManagerLedger
+from crawler_lifecycle.model.flow_states import MemberState
+from crawler_lifecycle.model.states import RunStatus
 from tests.crash.ports import methods_of
 from tests.services.flows.stages import PATIENCE, Stage
 

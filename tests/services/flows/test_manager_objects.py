@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from crawler_lifecycle.contract.managers.turns import Counts
+from crawler_lifecycle.flows.model.turns import Counts
 from tests.services.flows.stages import PATIENCE, Stage
 
 Staged = Callable[..., Stage]

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from crawler_lifecycle.contract.managers.turns import Counts
+from crawler_lifecycle.flows.model.turns import Counts
 from tests.services.flows.stages import PATIENCE, Stage
 
 Staged = Callable[..., Stage]

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from crawler_lifecycle.contract.managers.turns import Counts
 from crawler_lifecycle.errors import Refused, TemporaryError
+from crawler_lifecycle.flows.model.turns import Counts
 from tests.services.flows.stages import PATIENCE, Stage
 
 

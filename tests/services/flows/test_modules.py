@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.errors import NotReady
 from crawler_lifecycle.flows import Workflow
-from crawler_lifecycle.services.embedded.plan import StepModules
-from crawler_lifecycle.services.flows.modules import load
-from crawler_lifecycle.services.flows.versions import code_version
+from crawler_lifecycle.flows.authors.modules import load
+from crawler_lifecycle.hosts.versions import code_version
+from crawler_lifecycle.stack.plan import StepModules
 from tests.services.flows import authors
 from tests.services.flows.supervised import hosted
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.store import SqlStore
+from crawler_lifecycle.assembly.store import SqlStore
+from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.errors import NotFound, Refused, TemporaryError
 from crawler_lifecycle.flows import Workflow
 from tests.services.flows import authors

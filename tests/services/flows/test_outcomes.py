@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.contract.flows.retrying import RetryPolicy
+from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.flows import Workflow
-from crawler_lifecycle.services.flows.modules import load
-from crawler_lifecycle.services.flows.versions import code_version
+from crawler_lifecycle.flows.authors.modules import load
+from crawler_lifecycle.hosts.versions import code_version
+from crawler_lifecycle.model.flow_retrying import RetryPolicy
 from tests.services.flows import authors
 from tests.services.flows.attempts import attempts
 from tests.services.flows.supervised import MODULE, Hosted, hosted, single
@@ -37,7 +37,7 @@ async def test_an_exception_fails_the_attempt_and_not_the_host(
     [attempt] = await attempts(flow)
     assert (attempt.kind, attempt.outcome) == ("failed", outcome)
     assert words in (attempt.error or "")
-    assert "crawler_lifecycle/services" not in (attempt.error or ""), "a traceback shows the author's frames alone"
+    assert "crawler_lifecycle/hosts" not in (attempt.error or ""), "a traceback shows the author's frames alone"
     assert (await host.play(single(authors.nothing))).row("step").state == "completed"
 
 

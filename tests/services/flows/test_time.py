@@ -11,10 +11,10 @@ import psutil
 import pytest
 import pytest_asyncio
 
-from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.errors import NotReady
 from crawler_lifecycle.flows import Workflow
-from crawler_lifecycle.services.flows import execution, isolation, loops
+from crawler_lifecycle.hosts import execution, isolation, loops
 from tests.contracts.flows import Flow
 from tests.services.flows import authors
 from tests.services.flows.attempts import attempts, has_begun, until

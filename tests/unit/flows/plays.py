@@ -4,17 +4,17 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from crawler_lifecycle.contract.flows.definition import GroupDefinition
-from crawler_lifecycle.contract.flows.limits import LARGEST_RESULT
-from crawler_lifecycle.contract.flows.states import EndKind, FlowState, MemberKind
-from crawler_lifecycle.contract.flows.values import to_text
-from crawler_lifecycle.contract.flows.work import StepWork
-from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.domain.flows.crawls import RunSeen
-from crawler_lifecycle.domain.flows.ends import AttemptEnd
-from crawler_lifecycle.domain.flows.plan import AttemptStart, Plan
-from crawler_lifecycle.domain.flows.rows import MemberRow
+from crawler_lifecycle.base.limits import LARGEST_RESULT
 from crawler_lifecycle.flows import Workflow
+from crawler_lifecycle.flows.model.definition import GroupDefinition
+from crawler_lifecycle.flows.model.values import to_text
+from crawler_lifecycle.flows.model.work import StepWork
+from crawler_lifecycle.flows.rules.crawls import RunSeen
+from crawler_lifecycle.flows.rules.ends import AttemptEnd
+from crawler_lifecycle.flows.rules.plan import AttemptStart, Plan
+from crawler_lifecycle.flows.rules.rows import MemberRow
+from crawler_lifecycle.model.flow_states import EndKind, FlowState, MemberKind
+from crawler_lifecycle.model.states import RunStatus
 from crawler_lifecycle.testing import memory
 from crawler_lifecycle.testing.scenario import NO_SCENARIO
 from crawler_lifecycle.testing.steps import SteppedFlow

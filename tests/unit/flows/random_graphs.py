@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
-from crawler_lifecycle.contract.flows.states import GroupGrowth, MemberState
-from crawler_lifecycle.domain.flows.rows import GroupRow, Ledger, MemberRow, NeedRow, Target
 from crawler_lifecycle.flows import RetryPolicy, Workflow, any_of, crawl
+from crawler_lifecycle.flows.rules.rows import GroupRow, Ledger, MemberRow, NeedRow, Target
+from crawler_lifecycle.model.flow_states import GroupGrowth, MemberState
 from tests.unit.flows.work import graft_function, plain
 
 OPEN, FINE, BAD = "open", "fine", "bad"

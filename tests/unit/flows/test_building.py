@@ -10,11 +10,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from crawler_lifecycle.contract.flows.limits import LARGEST_ARGUMENTS, LARGEST_CONTEXT
-from crawler_lifecycle.contract.flows.states import FlowState
-from crawler_lifecycle.contract.flows.values import TooLarge
-from crawler_lifecycle.contract.flows.work import CallForm, CrawlWork, StepWork
-from crawler_lifecycle.domain.flows.states import StepState, WorkflowState
+from crawler_lifecycle.base.limits import LARGEST_ARGUMENTS, LARGEST_CONTEXT
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.flows import (
     Context,
@@ -29,6 +25,10 @@ from crawler_lifecycle.flows import (
     each_task,
     worker,
 )
+from crawler_lifecycle.flows.model.values import TooLarge
+from crawler_lifecycle.flows.model.work import CallForm, CrawlWork, StepWork
+from crawler_lifecycle.flows.rules.states import StepState, WorkflowState
+from crawler_lifecycle.model.flow_states import FlowState
 from crawler_lifecycle.testing import run_inline
 from tests.unit.flows import work
 from tests.unit.flows.plays import Play
@@ -114,7 +114,7 @@ def test_004_keywords_of_both_pages() -> None:
 
 def module_of_workflows() -> ModuleType:
     """Import the module a second time. The module chooses the kind of its ids at its import."""
-    spec = find_spec("crawler_lifecycle.flows.workflow")
+    spec = find_spec("crawler_lifecycle.flows.authors.workflow")
     assert spec is not None
     assert spec.loader is not None
     module = module_from_spec(spec)

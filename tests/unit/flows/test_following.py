@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from crawler_lifecycle.contract.flows.states import MemberState
-from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.domain.flows import following as module
-from crawler_lifecycle.domain.flows.crawls import RunSeen
-from crawler_lifecycle.domain.flows.following import MOST_AT_ONCE, MOST_FOLLOWERS, followers
 from crawler_lifecycle.flows import Workflow, any_of, crawl
+from crawler_lifecycle.flows.rules import following as module
+from crawler_lifecycle.flows.rules.crawls import RunSeen
+from crawler_lifecycle.flows.rules.following import MOST_AT_ONCE, MOST_FOLLOWERS, followers
+from crawler_lifecycle.model.flow_states import MemberState
+from crawler_lifecycle.model.states import RunStatus
 from tests.services.flows import authors
 from tests.unit.flows.plays import FAILED, Play
 from tests.unit.flows.work import SlowWorker, graft_function, plain

@@ -4,16 +4,16 @@ from dataclasses import replace
 
 import pytest
 
-from crawler_lifecycle.contract.flows.requests import AppendMembers
-from crawler_lifecycle.contract.flows.states import FlowState, MemberState
-from crawler_lifecycle.contract.states import RunStatus, TaskStatus
-from crawler_lifecycle.domain.flows.crawls import RunSeen, TasksSeen
-from crawler_lifecycle.domain.flows.merging import Merged, grow
-from crawler_lifecycle.domain.flows.planner import Planner
-from crawler_lifecycle.domain.naming import host_of
 from crawler_lifecycle.errors import BadInput, Conflict, Fenced, NotFound
 from crawler_lifecycle.flows import RunningJob, Workflow, crawl, each_task
-from crawler_lifecycle.flows.building import fragment_of
+from crawler_lifecycle.flows.authors.building import fragment_of
+from crawler_lifecycle.flows.model.requests import AppendMembers
+from crawler_lifecycle.flows.rules.crawls import RunSeen, TasksSeen
+from crawler_lifecycle.flows.rules.merging import Merged, grow
+from crawler_lifecycle.flows.rules.planner import Planner
+from crawler_lifecycle.model.flow_states import FlowState, MemberState
+from crawler_lifecycle.model.naming import host_of
+from crawler_lifecycle.model.states import RunStatus, TaskStatus
 from tests.unit.flows.plays import FAILED, NOW, Play
 from tests.unit.flows.work import UserNotifier, graft_function, item_and_context, plain, with_context
 

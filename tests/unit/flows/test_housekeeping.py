@@ -6,13 +6,13 @@ from datetime import timedelta
 
 import pytest
 
-from crawler_lifecycle.contract.flows.definition import FlowDefinition
-from crawler_lifecycle.contract.flows.requests import AppendMembers, CancelMembers, PushFlow, RetryMembers
-from crawler_lifecycle.contract.requests import parse
-from crawler_lifecycle.domain.flows.pruning import AFTER_A_DAY, Age, Rule
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.flows import Workflow, any_of, crawl, each_task
-from crawler_lifecycle.flows.building import fragment_of
+from crawler_lifecycle.flows.authors.building import fragment_of
+from crawler_lifecycle.flows.model.definition import FlowDefinition
+from crawler_lifecycle.flows.model.requests import AppendMembers, CancelMembers, PushFlow, RetryMembers
+from crawler_lifecycle.flows.rules.pruning import AFTER_A_DAY, Age, Rule
+from crawler_lifecycle.model.requests import parse
 from tests.unit.flows.plays import NOW
 from tests.unit.flows.work import UserNotifier, item_and_context, plain
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from crawler_lifecycle.contract.flows.states import EndKind, FlowState, MemberState
-from crawler_lifecycle.domain.flows.ends import AttemptEnd
-from crawler_lifecycle.domain.flows.merging import new_ledger, push
-from crawler_lifecycle.domain.flows.network import Node
-from crawler_lifecycle.domain.flows.planner import Planner
-from crawler_lifecycle.domain.flows.rows import Ledger
-from crawler_lifecycle.domain.flows.turns import Line
 from crawler_lifecycle.flows import Workflow
+from crawler_lifecycle.flows.rules.ends import AttemptEnd
+from crawler_lifecycle.flows.rules.merging import new_ledger, push
+from crawler_lifecycle.flows.rules.network import Node
+from crawler_lifecycle.flows.rules.planner import Planner
+from crawler_lifecycle.flows.rules.rows import Ledger
+from crawler_lifecycle.flows.rules.turns import Line
+from crawler_lifecycle.model.flow_states import EndKind, FlowState, MemberState
 from tests.unit.flows.plays import NOW
 from tests.unit.flows.work import plain
 

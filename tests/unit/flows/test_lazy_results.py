@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from crawler_lifecycle.contract.flows.values import from_text, to_text
-from crawler_lifecycle.domain.flows.contexts import Source
-from crawler_lifecycle.flows.results import PAGE, Results
+from crawler_lifecycle.flows.authors.results import PAGE, Results
+from crawler_lifecycle.flows.model.values import from_text, to_text
+from crawler_lifecycle.flows.rules.contexts import Source
 
 
 class Loader:

@@ -1,13 +1,13 @@
 """Overviews: `why` of a flow or a sub-workflow names the nearest causes, failures first."""
 
-from crawler_lifecycle.contract.flows.records import Why
-from crawler_lifecycle.contract.flows.states import FlowIntent
-from crawler_lifecycle.contract.managers.records import ManagerProblem, ManagerStatus
-from crawler_lifecycle.contract.managers.turns import Counts
-from crawler_lifecycle.control.flows.whys import explained_at
-from crawler_lifecycle.domain.flows.explanation import MOST_BLOCKERS
-from crawler_lifecycle.domain.managers.explanation import manager_explained
 from crawler_lifecycle.flows import Workflow
+from crawler_lifecycle.flows.commands.whys import explained_at
+from crawler_lifecycle.flows.model.manager_records import ManagerProblem, ManagerStatus
+from crawler_lifecycle.flows.model.records import Why
+from crawler_lifecycle.flows.model.turns import Counts
+from crawler_lifecycle.flows.rules.explanation import MOST_BLOCKERS
+from crawler_lifecycle.flows.rules.manager_explanation import manager_explained
+from crawler_lifecycle.model.flow_states import FlowIntent
 from tests.unit.flows.plays import FAILED, NOW, Play
 from tests.unit.flows.work import UserNotifier, plain
 

@@ -3,8 +3,8 @@
 import io
 import re
 
-from crawler_lifecycle.domain.flows.states import StepState, WorkflowState
 from crawler_lifecycle.flows import Graph, Workflow, crawl, generate_dot
+from crawler_lifecycle.flows.rules.states import StepState, WorkflowState
 from tests.unit.flows.work import StepWorker, UserNotifier, plain, with_context
 
 

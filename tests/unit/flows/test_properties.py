@@ -9,16 +9,16 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crawler_lifecycle.contract.flows.requests import AppendMembers, Downstream
-from crawler_lifecycle.contract.flows.states import FlowIntent, MemberKind, MemberState
-from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.domain.flows.crawls import RunSeen
-from crawler_lifecycle.domain.flows.ends import AttemptEnd
-from crawler_lifecycle.domain.flows.planner import Planner
-from crawler_lifecycle.domain.flows.rows import MemberRow, Target
 from crawler_lifecycle.errors import BadInput, Conflict
 from crawler_lifecycle.flows import Workflow, crawl
-from crawler_lifecycle.flows.building import fragment_of
+from crawler_lifecycle.flows.authors.building import fragment_of
+from crawler_lifecycle.flows.model.requests import AppendMembers, Downstream
+from crawler_lifecycle.flows.rules.crawls import RunSeen
+from crawler_lifecycle.flows.rules.ends import AttemptEnd
+from crawler_lifecycle.flows.rules.planner import Planner
+from crawler_lifecycle.flows.rules.rows import MemberRow, Target
+from crawler_lifecycle.model.flow_states import FlowIntent, MemberKind, MemberState
+from crawler_lifecycle.model.states import RunStatus
 from tests.unit.flows.plays import CANCELLED, COMPLETED, FAILED, Play
 from tests.unit.flows.random_graphs import BAD, FINE, OPEN, SHARES, allowed, build, leaves
 from tests.unit.flows.work import plain
@@ -100,7 +100,7 @@ class Chaos(Play):
         self.seen_before.append(seen)
 
     def attach(self, row: MemberRow) -> None:
-        from crawler_lifecycle.contract.flows.requests import GraftMembers
+        from crawler_lifecycle.flows.model.requests import GraftMembers
 
         sub = Workflow()
         for number in range(self.random.randint(0, 3)):

@@ -5,17 +5,17 @@ from typing import Any
 
 import pytest
 
-from crawler_lifecycle.contract.flows.definition import FlowDefinition, Fragment
-from crawler_lifecycle.contract.flows.limits import MOST_DEPENDENCIES, MOST_GROUPS, MOST_MEMBERS
-from crawler_lifecycle.contract.flows.needs import Need
-from crawler_lifecycle.contract.flows.requests import AppendMembers
-from crawler_lifecycle.contract.flows.states import FlowState, MemberState
-from crawler_lifecycle.domain.flows.checking import check_whole
-from crawler_lifecycle.domain.flows.merging import new_ledger, push
-from crawler_lifecycle.domain.flows.rows import GroupRow, MemberRow, NeedRow, Target
+from crawler_lifecycle.base.limits import MOST_DEPENDENCIES, MOST_GROUPS, MOST_MEMBERS
 from crawler_lifecycle.errors import BadInput, Conflict, NotFound, NotReady
 from crawler_lifecycle.flows import RunningJob, Sequence, Workflow, crawl, opened
-from crawler_lifecycle.flows.building import fragment_of
+from crawler_lifecycle.flows.authors.building import fragment_of
+from crawler_lifecycle.flows.model.definition import FlowDefinition, Fragment
+from crawler_lifecycle.flows.model.needs import Need
+from crawler_lifecycle.flows.model.requests import AppendMembers
+from crawler_lifecycle.flows.rules.checking import check_whole
+from crawler_lifecycle.flows.rules.merging import new_ledger, push
+from crawler_lifecycle.flows.rules.rows import GroupRow, MemberRow, NeedRow, Target
+from crawler_lifecycle.model.flow_states import FlowState, MemberState
 from tests.unit.flows.plays import NOW, Play
 from tests.unit.flows.work import greet, marked, plain, with_context
 

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from crawler_lifecycle.contract.flows.requests import AppendMembers
-from crawler_lifecycle.contract.flows.states import FlowState
 from crawler_lifecycle.flows import Workflow, any_of
-from crawler_lifecycle.flows.building import fragment_of
+from crawler_lifecycle.flows.authors.building import fragment_of
+from crawler_lifecycle.flows.model.requests import AppendMembers
+from crawler_lifecycle.model.flow_states import FlowState
 from tests.unit.flows.plays import FAILED, Play
 from tests.unit.flows.work import UserNotifier, plain
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from crawler_lifecycle.client import WorkflowPlugin
-from crawler_lifecycle.contract.flows.states import FlowState, MemberState
 from crawler_lifecycle.flows import FlowStatus, Workflow, generate_dot
+from crawler_lifecycle.model.flow_states import FlowState, MemberState
 from crawler_lifecycle.testing import MemoryFlows, Play, Result, Scenario, run_inline
 from tests.unit.flows import reference_chancy, reference_oban
 from tests.unit.flows.reference_oban import ENDED, SEEN

@@ -2,11 +2,11 @@
 
 import pytest
 
-from crawler_lifecycle.contract.flows.requests import Downstream
-from crawler_lifecycle.contract.flows.states import FlowIntent, FlowState, MemberState
-from crawler_lifecycle.domain.flows.planner import Planner
 from crawler_lifecycle.errors import BadInput, Conflict, NotFound
 from crawler_lifecycle.flows import RetryPolicy, Workflow, crawl
+from crawler_lifecycle.flows.model.requests import Downstream
+from crawler_lifecycle.flows.rules.planner import Planner
+from crawler_lifecycle.model.flow_states import FlowIntent, FlowState, MemberState
 from tests.unit.flows.plays import CANCELLED, FAILED, Play
 from tests.unit.flows.work import plain
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from crawler_lifecycle.contract.flows.definition import GroupDefinition, MemberDefinition
-from crawler_lifecycle.domain.flows.rows import TOP
 from crawler_lifecycle.flows import Workflow, any_of, crawl, each_task
-from crawler_lifecycle.flows.needs import OneTask
-from crawler_lifecycle.flows.restoring import OnRecord, restored
-from crawler_lifecycle.flows.steps import WorkflowStep
+from crawler_lifecycle.flows.authors.needs import OneTask
+from crawler_lifecycle.flows.authors.restoring import OnRecord, restored
+from crawler_lifecycle.flows.authors.steps import WorkflowStep
+from crawler_lifecycle.flows.model.definition import GroupDefinition, MemberDefinition
+from crawler_lifecycle.flows.rules.rows import TOP
 from tests.unit.flows.plays import NOW, Play
 from tests.unit.flows.work import (
     MOMENT,

@@ -14,13 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from crawler_lifecycle.contract.flows.limits import LARGEST_RESULT
-from crawler_lifecycle.contract.flows.records import CrawlReceipt
-from crawler_lifecycle.contract.flows.values import TooLarge, decode, encode, from_text, to_text, untagged
-from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.domain.flows import contexts
+from crawler_lifecycle.base.limits import LARGEST_RESULT
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.flows import Context, RunningJob, Workflow, crawl
+from crawler_lifecycle.flows.model.records import CrawlReceipt
+from crawler_lifecycle.flows.model.values import TooLarge, decode, encode, from_text, to_text, untagged
+from crawler_lifecycle.flows.rules import contexts
+from crawler_lifecycle.model.states import RunStatus
 from tests.unit.flows.plays import Play
 from tests.unit.flows.work import item_and_context, plain, with_context
 

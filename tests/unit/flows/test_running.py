@@ -4,18 +4,18 @@ from datetime import timedelta
 
 import pytest
 
-from crawler_lifecycle.contract.flows.states import EndKind, FlowIntent, FlowState, MemberKind, MemberState
-from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.domain.flows import turns
-from crawler_lifecycle.domain.flows.crawls import RunSeen
-from crawler_lifecycle.domain.flows.ends import AttemptEnd
-from crawler_lifecycle.domain.flows.explanation import why
-from crawler_lifecycle.domain.flows.planner import Planner
-from crawler_lifecycle.domain.flows.requesting import memory_after, run_request
-from crawler_lifecycle.domain.flows.rows import TOP, GroupRow, MemberRow
-from crawler_lifecycle.domain.flows.states import StepState, WorkflowState, flow_state, step_state, workflow_state
-from crawler_lifecycle.domain.flows.words import RESULT_UNUSABLE, snoozed
 from crawler_lifecycle.flows import RetryPolicy, RetryRule, Workflow, crawl
+from crawler_lifecycle.flows.rules import turns
+from crawler_lifecycle.flows.rules.crawls import RunSeen
+from crawler_lifecycle.flows.rules.ends import AttemptEnd
+from crawler_lifecycle.flows.rules.explanation import why
+from crawler_lifecycle.flows.rules.planner import Planner
+from crawler_lifecycle.flows.rules.requesting import memory_after, run_request
+from crawler_lifecycle.flows.rules.rows import TOP, GroupRow, MemberRow
+from crawler_lifecycle.flows.rules.states import StepState, WorkflowState, flow_state, step_state, workflow_state
+from crawler_lifecycle.flows.rules.words import RESULT_UNUSABLE, snoozed
+from crawler_lifecycle.model.flow_states import EndKind, FlowIntent, FlowState, MemberKind, MemberState
+from crawler_lifecycle.model.states import RunStatus
 from tests.unit.flows.plays import CANCELLED, COMPLETED, FAILED, NOW, Play
 from tests.unit.flows.work import cancel_itself, plain
 

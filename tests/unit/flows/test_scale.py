@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from crawler_lifecycle.contract.flows.states import FlowState
-from crawler_lifecycle.domain.flows.network import Network, Node
-from crawler_lifecycle.domain.flows.planner import Planner
-from crawler_lifecycle.domain.flows.turns import Line
 from crawler_lifecycle.flows import Workflow, any_of
+from crawler_lifecycle.flows.rules.network import Network, Node
+from crawler_lifecycle.flows.rules.planner import Planner
+from crawler_lifecycle.flows.rules.turns import Line
+from crawler_lifecycle.model.flow_states import FlowState
 from tests.unit.flows.plays import Play
 from tests.unit.flows.work import plain
 

@@ -13,26 +13,26 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from crawler_lifecycle.contract.flows.requests import AppendMembers, CancelMembers, GraftMembers, RetryMembers
-from crawler_lifecycle.contract.flows.states import FlowIntent, MemberKind, MemberState
-from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.domain.flows import merging
-from crawler_lifecycle.domain.flows.cancelling import Effect, cancel
-from crawler_lifecycle.domain.flows.crawls import RunSeen, after_sight
-from crawler_lifecycle.domain.flows.deciding import approve, hold
-from crawler_lifecycle.domain.flows.ends import AttemptEnd, after_end
-from crawler_lifecycle.domain.flows.following import followers
-from crawler_lifecycle.domain.flows.merging import Merged
-from crawler_lifecycle.domain.flows.messages import FollowingStep
-from crawler_lifecycle.domain.flows.plan import AttemptStart, MemberChange
-from crawler_lifecycle.domain.flows.planner import Planner
-from crawler_lifecycle.domain.flows.renewing import retry
-from crawler_lifecycle.domain.flows.rows import FlowRow, GroupRow, Ledger, MemberRow
-from crawler_lifecycle.domain.flows.standing import started
-from crawler_lifecycle.domain.flows.unconfirmed import Unconfirmed
 from crawler_lifecycle.errors import BadInput, Conflict
 from crawler_lifecycle.flows import Workflow
-from crawler_lifecycle.flows.building import fragment_of
+from crawler_lifecycle.flows.authors.building import fragment_of
+from crawler_lifecycle.flows.model.requests import AppendMembers, CancelMembers, GraftMembers, RetryMembers
+from crawler_lifecycle.flows.rules import merging
+from crawler_lifecycle.flows.rules.cancelling import Effect, cancel
+from crawler_lifecycle.flows.rules.crawls import RunSeen, after_sight
+from crawler_lifecycle.flows.rules.deciding import approve, hold
+from crawler_lifecycle.flows.rules.ends import AttemptEnd, after_end
+from crawler_lifecycle.flows.rules.following import followers
+from crawler_lifecycle.flows.rules.merging import Merged
+from crawler_lifecycle.flows.rules.messages import FollowingStep
+from crawler_lifecycle.flows.rules.plan import AttemptStart, MemberChange
+from crawler_lifecycle.flows.rules.planner import Planner
+from crawler_lifecycle.flows.rules.renewing import retry
+from crawler_lifecycle.flows.rules.rows import FlowRow, GroupRow, Ledger, MemberRow
+from crawler_lifecycle.flows.rules.standing import started
+from crawler_lifecycle.flows.rules.unconfirmed import Unconfirmed
+from crawler_lifecycle.model.flow_states import FlowIntent, MemberKind, MemberState
+from crawler_lifecycle.model.states import RunStatus
 from tests.unit.flows.plays import CANCELLED, COMPLETED, FAILED, NOW
 from tests.unit.flows.random_graphs import FINE, allowed, build, build_steps
 from tests.unit.flows.work import plain

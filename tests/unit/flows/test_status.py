@@ -4,14 +4,14 @@ import json
 from datetime import timedelta
 from typing import Any
 
-from crawler_lifecycle.contract.flows.records import FlowStatus
-from crawler_lifecycle.contract.flows.states import FlowIntent, FlowState
-from crawler_lifecycle.domain.flows.ends import AttemptEnd
-from crawler_lifecycle.domain.flows.merging import new_ledger
-from crawler_lifecycle.domain.flows.selecting import selected
-from crawler_lifecycle.domain.flows.states import effective
-from crawler_lifecycle.domain.flows.summary import status
 from crawler_lifecycle.flows import RunningJob, Workflow
+from crawler_lifecycle.flows.model.records import FlowStatus
+from crawler_lifecycle.flows.rules.ends import AttemptEnd
+from crawler_lifecycle.flows.rules.merging import new_ledger
+from crawler_lifecycle.flows.rules.selecting import selected
+from crawler_lifecycle.flows.rules.states import effective
+from crawler_lifecycle.flows.rules.summary import status
+from crawler_lifecycle.model.flow_states import FlowIntent, FlowState
 from crawler_lifecycle.testing import MemoryFlows
 from tests.unit.flows.plays import COMPLETED, FAILED, NOW, Play
 from tests.unit.flows.work import UserNotifier, plain

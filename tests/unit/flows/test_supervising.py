@@ -2,16 +2,16 @@
 
 import pytest
 
-from crawler_lifecycle.contract.flows.states import MemberState
-from crawler_lifecycle.contract.states import RunStatus, TaskStatus
-from crawler_lifecycle.domain.flows.crawls import RunSeen, TasksSeen
-from crawler_lifecycle.domain.flows.ends import AttemptEnd
-from crawler_lifecycle.domain.flows.messages import LedgerPage
-from crawler_lifecycle.domain.flows.plan import AttemptStart
-from crawler_lifecycle.domain.flows.rows import FlowRow
-from crawler_lifecycle.domain.flows.slicing import Slices
-from crawler_lifecycle.domain.flows.unconfirmed import Unconfirmed
 from crawler_lifecycle.flows import RetryPolicy, Workflow, any_of, crawl
+from crawler_lifecycle.flows.rules.crawls import RunSeen, TasksSeen
+from crawler_lifecycle.flows.rules.ends import AttemptEnd
+from crawler_lifecycle.flows.rules.messages import LedgerPage
+from crawler_lifecycle.flows.rules.plan import AttemptStart
+from crawler_lifecycle.flows.rules.rows import FlowRow
+from crawler_lifecycle.flows.rules.slicing import Slices
+from crawler_lifecycle.flows.rules.unconfirmed import Unconfirmed
+from crawler_lifecycle.model.flow_states import MemberState
+from crawler_lifecycle.model.states import RunStatus, TaskStatus
 from tests.unit.flows.plays import COMPLETED, FAILED, NOW, Play
 from tests.unit.flows.work import graft_function, plain
 

@@ -2,10 +2,10 @@
 
 from datetime import timedelta
 
-from crawler_lifecycle.contract.flows.records import Why
-from crawler_lifecycle.contract.flows.states import FlowIntent
-from crawler_lifecycle.domain.flows.explanation import MOST_BLOCKERS, MOST_LINES, why
 from crawler_lifecycle.flows import Workflow, any_of, crawl
+from crawler_lifecycle.flows.model.records import Why
+from crawler_lifecycle.flows.rules.explanation import MOST_BLOCKERS, MOST_LINES, why
+from crawler_lifecycle.model.flow_states import FlowIntent
 from tests.unit.flows.plays import FAILED, NOW, Play
 from tests.unit.flows.work import UserNotifier, plain
 

@@ -177,3 +177,11 @@ def test_the_steps_of_the_page_of_hosts_run(tmp_path: Path, monkeypatch: pytest.
     workflow = import_module("words").workflow
     assert run_inline(workflow).assert_completed().recorded("load") == "4 words of 2026-11-22"
     assert run_inline(workflow, results={"count": 0}).states["load"] == "cancelled"
+
+
+def test_the_pictures_of_the_layers_are_those_of_the_contracts() -> None:
+    contracts = tomllib.loads((DOCS.parent / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    capabilities, layers = [[re.sub("[() ]", "", line) for line in contract["layers"]] for contract in contracts[:2]]
+    pictures = re.findall(r"^```\n(.*?)\n```$", (DOCS.parent / "CONTRIBUTING.md").read_text(), re.MULTILINE | re.DOTALL)
+    capabilities_shown, layers_shown = [picture.replace(" ", "").split("\n") for picture in pictures[:2]]
+    assert (capabilities_shown, layers_shown) == (capabilities, layers)

@@ -7,7 +7,7 @@ from typing import NoReturn, TypeVar
 
 from crawler_lifecycle.compat.shub.absent import refuse
 from crawler_lifecycle.managers import get_kumo_loglevel
-from crawler_lifecycle.managers.workflow_manager import PROJECT_ID
+from crawler_lifecycle.managers.authors.workflow_manager import PROJECT_ID
 
 __all__ = ["dash_retry_decorator", "get_kumo_loglevel", "hashstr", "resolve_project_id", "resolve_shub_jobkey"]
 

@@ -1,5 +1,5 @@
 """shub-workflow's context for tests: a script's command line."""
 
-from crawler_lifecycle.managers.arguments import command_line as script_args
+from crawler_lifecycle.managers.authors.arguments import command_line as script_args
 
 __all__ = ["script_args"]

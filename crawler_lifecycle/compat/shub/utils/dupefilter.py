@@ -1,6 +1,6 @@
 """shub-workflow's filters for repeats."""
 
-from crawler_lifecycle.managers.generator_manager import DupeFilter
+from crawler_lifecycle.managers.authors.generator_manager import DupeFilter
 
 __all__ = ["DupesFilterProtocol", "SqliteDictDupesFilter"]
 

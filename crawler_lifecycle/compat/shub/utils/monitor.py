@@ -4,7 +4,7 @@ from typing import NoReturn
 
 from crawler_lifecycle.compat.shub.absent import refuse
 from crawler_lifecycle.managers import SpiderStatsAggregatorMixin
-from crawler_lifecycle.managers.mixins import BASE_TARGET_SPIDER_STATS
+from crawler_lifecycle.managers.authors.mixins import BASE_TARGET_SPIDER_STATS
 
 __all__ = ["BASE_TARGET_SPIDER_STATS", "SpiderStatsAggregatorMixin"]
 

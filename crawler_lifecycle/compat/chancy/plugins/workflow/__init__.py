@@ -4,10 +4,10 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, TextIO
 
 from crawler_lifecycle.compat.chancy.plugin import Plugin, say
-from crawler_lifecycle.domain.flows.pruning import AFTER_A_DAY, Age, Rule
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.flows import Sequence, WorkflowStep, generate_dot
 from crawler_lifecycle.flows import Workflow as OwnWorkflow
+from crawler_lifecycle.flows.rules.pruning import AFTER_A_DAY, Age, Rule
 
 if TYPE_CHECKING:
     from crawler_lifecycle.client import WorkflowClient
@@ -66,7 +66,7 @@ class WorkflowPlugin(Plugin):
     def migrate_package(self) -> str:
         """Return the package with the service's migrations. `crawlctl db upgrade` runs the migrations."""
         say("WorkflowPlugin.migrate_package", "crawlctl db upgrade migrates the service's tables")
-        return "crawler_lifecycle.adapters.sql.migrations"
+        return "crawler_lifecycle.database.migrations"
 
     async def process_workflow(self, chancy: "WorkflowClient", workflow: OwnWorkflow) -> None:
         """Read the present states into the workflow. Its supervisor alone advances a workflow."""

@@ -8,8 +8,8 @@ from fastapi import Request, Response
 from fastapi.responses import JSONResponse
 
 from crawler_lifecycle.client.workflows import WorkflowClient
-from crawler_lifecycle.domain.flows.states import StepState
 from crawler_lifecycle.flows import StepJob, Workflow, WorkflowStep
+from crawler_lifecycle.flows.rules.states import StepState
 
 
 class Route(TypedDict):

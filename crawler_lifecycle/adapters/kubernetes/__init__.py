@@ -1,4 +1,0 @@
-"""Jobs of a real Kubernetes cluster.
-
-`cluster` fulfils the port. Imports go one way: `cluster` > `act` > `logs` > `observe` > `http` > `naming` > `objects`.
-"""

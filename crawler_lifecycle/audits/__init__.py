@@ -1,0 +1,1 @@
+"""The audit: compares runs, workflows and jobs from outside, and repairs."""

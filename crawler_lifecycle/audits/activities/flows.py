@@ -1,0 +1,116 @@
+"""Audit part `flows`: give a supervisor to open flows without a workflow, and to ended flows with a reopened run or an
+pending announcement.
+
+The part's last pages are those of crawl managers.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from temporalio import activity
+
+from crawler_lifecycle.audits.activities import auditing
+from crawler_lifecycle.audits.activities.managers import ManagerAudit
+from crawler_lifecycle.audits.ports.findings import Acted, Findings
+from crawler_lifecycle.audits.rules import flows as rules
+from crawler_lifecycle.delivery.ports.outside import FlowSupervisors
+from crawler_lifecycle.errors import LifecycleError
+from crawler_lifecycle.flows.ports.ledger import FlowEnds, UnannouncedFlow
+from crawler_lifecycle.flows.ports.records import FlowRecords, SilentFlow
+from crawler_lifecycle.model.audits import AuditPage, AuditStep, Finding, FindingKind
+from crawler_lifecycle.model.naming import flow_workflow_id
+from crawler_lifecycle.model.supervision import AuditPatience, WorkflowInfo
+from crawler_lifecycle.temporal.together import gather_limited
+
+FLOWS_IN_A_PAGE = 500  # flows per activity; the next page has the further flows
+MANAGERS = "managers/"  # beginning of a place among the attempts of managers; sorts after the uids of all flows
+AuditedFlow = SilentFlow | UnannouncedFlow
+
+
+@dataclass(frozen=True)
+class FlowAudit:
+    records: FlowRecords
+    ends: FlowEnds
+    findings: Findings
+    supervisors: FlowSupervisors
+    patience: AuditPatience
+    managers: ManagerAudit
+
+    @activity.defn
+    async def audit_flows(self, step: AuditStep) -> AuditPage:
+        """Start workflows for flows without a workflow that have a cause for one: see `_page`.
+
+        A flow with a recent write has a supervisor.
+        """
+        if step.after is not None and step.after.startswith(MANAGERS):
+            page_of_managers = await self.managers.page(step, step.after.removeprefix(MANAGERS))
+            rest = page_of_managers.rest
+            return page_of_managers.model_copy(update={"rest": None if rest is None else f"{MANAGERS}{rest}"})
+        page = await self._page(step.after or "")
+        workflows = await gather_limited(self._describe, page)
+        ledger, now = auditing.AuditLedger(step.audit, self.findings), datetime.now(UTC)
+        pairs = list(zip(page, workflows, strict=True))
+        findings = [
+            _finding(flow, workflow) for flow, workflow in pairs if rules.is_unsupervised(workflow, now, self.patience)
+        ]
+        await ledger.keep_open(_at_work(pairs))
+        flows = {flow.uid: flow for flow in page}
+        repetitions = await asyncio.to_thread(
+            self.findings.acted, [(finding.kind, finding.subject) for finding in findings]
+        )
+
+        async def act(finding: Finding) -> Finding:
+            acted = repetitions.get((finding.kind, finding.subject), Acted(0, None))
+            problem = finding.problem or rules.reason_to_wait(finding, acted.acts, acted.at, now, self.patience)
+            return await self._resume(flows[finding.subject], finding.model_copy(update={"problem": problem}))
+
+        settled = await ledger.settle(findings, act, examined=len(page))
+        return settled.model_copy(update={"rest": _rest(page)})
+
+    async def _page(self, after: str) -> Sequence[AuditedFlow]:
+        """Return the next flows by uid: open, or ended with a reopened run or a pending announcement."""
+        now, patience, limit = datetime.now(UTC), self.patience, FLOWS_IN_A_PAGE
+        silent = await asyncio.to_thread(self.records.silent, now - patience.workflow, after=after, limit=limit)
+        reopened = await asyncio.to_thread(self.records.reopened, now - patience.workflow, after=after, limit=limit)
+        owing = await asyncio.to_thread(
+            self.ends.unannounced, now - patience.replay, now - patience.handover, after=after, limit=limit
+        )
+        flows: list[AuditedFlow] = [*owing, *silent, *reopened]
+        return sorted({flow.uid: flow for flow in flows}.values(), key=lambda flow: flow.uid)[:limit]
+
+    async def _describe(self, flow: AuditedFlow) -> WorkflowInfo:
+        try:
+            return await self.supervisors.describe(flow_workflow_id(flow.uid))
+        except LifecycleError as error:
+            return WorkflowInfo(is_open=False, problem=auditing.message_or_raise(error))
+
+    async def _resume(self, flow: AuditedFlow, finding: Finding) -> Finding:
+        """Nudge the flow's workflow: the nudge starts a workflow where none is open."""
+        if finding.problem:
+            return finding
+        try:
+            await self.supervisors.nudge_flow(flow.uid, flow.id)
+        except LifecycleError as error:
+            return finding.model_copy(update={"problem": auditing.message_or_raise(error)})
+        return finding.model_copy(update={"action": auditing.RESUMED})
+
+
+def _finding(flow: AuditedFlow, workflow: WorkflowInfo) -> Finding:
+    if isinstance(flow, SilentFlow):
+        return rules.unsupervised(flow.uid, flow.id, flow.state, workflow)
+    return rules.unannounced(flow.uid, flow.id, flow.ended_at, flow.problem, workflow)
+
+
+def _at_work(pairs: Sequence[tuple[AuditedFlow, WorkflowInfo]]) -> list[tuple[FindingKind, str]]:
+    """Return the pending announcements with an open workflow. Their findings stay open, with the repetitions."""
+    return [
+        (FindingKind.FLOW_UNANNOUNCED, flow.uid)
+        for flow, workflow in pairs
+        if isinstance(flow, UnannouncedFlow) and workflow.is_open
+    ]
+
+
+def _rest(page: Sequence[AuditedFlow]) -> str:
+    return page[-1].uid if len(page) == FLOWS_IN_A_PAGE else MANAGERS

@@ -1,0 +1,1 @@
+"""Commands and questions for people and programs."""

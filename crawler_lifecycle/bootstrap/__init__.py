@@ -1,1 +1,0 @@
-"""Composition root: builds a process's parts from the settings."""

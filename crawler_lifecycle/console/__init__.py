@@ -1,0 +1,1 @@
+"""The toolkit of `crawlctl`: options, printing, words, failures. It knows no command."""

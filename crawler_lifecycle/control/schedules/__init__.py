@@ -1,9 +1,0 @@
-"""Schedules, which start runs by the clock. Temporal keeps the schedules.
-
-`commands` has all commands, `translation` turns our terms into Temporal's and back, `occurrences` and `starts` find out
-what became of every due time, `pauses` records pauses in a schedule's note, `replacement` changes the rules.
-"""
-
-from crawler_lifecycle.control.schedules.commands import ScheduleCommands
-
-__all__ = ["ScheduleCommands"]

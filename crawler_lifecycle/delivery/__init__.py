@@ -1,0 +1,1 @@
+"""What others learn of a run's end: notices, events, archives, and nudges to flows."""

@@ -1,0 +1,1 @@
+"""Archives and events in files."""

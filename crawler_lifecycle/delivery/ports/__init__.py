@@ -1,0 +1,1 @@
+"""Ports: the protocols that this capability needs of the outside."""

@@ -1,6 +1,0 @@
-"""Rules for flows: which members start next, how they end, and what requests by people change.
-
-`rows` has the ledger's rows, `compiling` and `merging` turn definitions into rows, `network` counts dependencies,
-`planner` plans what comes next, and `cancelling`, `renewing` and `approving` are the effects of requests. No clock, no
-input or output: the time comes as an argument.
-"""

@@ -1,1 +1,0 @@
-"""Rules for crawl managers."""

@@ -1,0 +1,59 @@
+"""Files: tells steps where the files of crawls' runs are, on a machine with the folder for runs' files."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+from pydantic import JsonValue
+
+from crawler_lifecycle.clusters.adapters.regular_files import files_of
+from crawler_lifecycle.flows.ports.claims import Claimed, StepClaims
+from crawler_lifecycle.flows.rules.messages import AttemptRef, FlowRef
+
+RECEIPT = {"run_id", "run_uid", "files"}  # fields of a crawl's and of a task's receipt
+
+
+def with_files(claims: StepClaims, folder: Path) -> StepClaims:
+    """Return the claims, whose receipts name the folders of their runs below this folder."""
+    return cast(StepClaims, _ClaimsWithFiles(claims, folder))
+
+
+class _ClaimsWithFiles:
+    """Claims whose receipts name folders. Calls of further methods go to the wrapped claims."""
+
+    def __init__(self, claims: StepClaims, folder: Path) -> None:
+        self._claims = claims
+        self._folder = folder
+
+    def claim(
+        self, flow: FlowRef, door: int, starts: Sequence[AttemptRef], token: str, host: str,
+        code_version: str | None = None, after: Collection[int] = (),
+    ) -> Claimed:  # fmt: skip
+        claimed = self._claims.claim(flow, door, starts, token, host, code_version, after)
+        mine = [replace(step, arguments=with_folder(step.arguments, self._folder)) for step in claimed.mine]
+        return replace(claimed, mine=mine)
+
+    def results(self, flow_uid: str, numbers: Collection[int]) -> Mapping[int, JsonValue]:
+        results = self._claims.results(flow_uid, numbers)
+        return {number: with_folder(value, self._folder) for number, value in results.items()}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._claims, name)
+
+
+def with_folder(value: JsonValue, folder: Path) -> JsonValue:
+    """Return a receipt with the folder of its run's files, if this machine has the folder; else the value."""
+    if not isinstance(value, dict) or not value.keys() >= RECEIPT or value["files"] is not None:
+        return value
+    files = files_of(folder, str(value["run_uid"]))
+    return value if files is None else {**value, "files": str(files)}
+
+
+def with_folders(value: JsonValue, folder: Path) -> JsonValue:
+    """Return results, nested for sub-workflows, with the folders of their receipts."""
+    if not isinstance(value, dict):
+        return value
+    if value.keys() >= RECEIPT:
+        return with_folder(value, folder)
+    return {name: with_folders(inner, folder) for name, inner in value.items()}

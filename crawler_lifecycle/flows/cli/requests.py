@@ -1,0 +1,176 @@
+"""The commands that change the jobs of flows: approve, cancel, retry."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from crawler_lifecycle.base.words import counted
+from crawler_lifecycle.console.common import KeyValue, standard_options
+from crawler_lifecycle.errors import BadInput
+from crawler_lifecycle.flows.cli.options import (
+    actor_option,
+    flow_argument,
+    jobs_argument,
+    manager_option,
+    on_record,
+    open_flows,
+    print_effect,
+    refuse_left_out,
+)
+
+
+@click.command()
+@flow_argument
+@click.argument("job")
+@click.option("--reject", is_flag=True, help="Reject: the job is cancelled.")
+@click.option("--note", help="Note for the record.")
+@actor_option
+@standard_options
+def approve(
+    flow: str, job: str, reject: bool, note: str | None, actor: str | None, state: Path | None, as_json: bool
+) -> None:
+    """Approve or reject the approval JOB of FLOW, also before the flow reaches the approval.
+
+    \b
+    Examples:
+      crawlctl flow approve nightly-2026-11-22 release --note "looks good"
+      crawlctl flow approve nightly-2026-11-22 release --reject
+    """
+    from crawler_lifecycle.flows.model.requests import ApproveMember
+    from crawler_lifecycle.model.requests import refusals_as_bad_input
+
+    with refusals_as_bad_input():
+        request = ApproveMember(path=job, approved=not reject, note=note, **on_record(actor))
+    answer = open_flows(state).approve(flow, request)
+    word = "rejected" if reject else "approved"
+    print_effect(answer, f"{job} is {word}{'' if answer.changed else ' already'}", as_json=as_json)
+
+
+@click.command()
+@flow_argument
+@jobs_argument
+@click.option("--keep-running", is_flag=True, help="Do not end jobs under way; only their results are refused.")
+@click.option("--reason", help="Reason for the record.")
+@manager_option
+@actor_option
+@standard_options
+def cancel(
+    flow: str,
+    jobs: tuple[str, ...],
+    keep_running: bool,
+    reason: str | None,
+    manager: str | None,
+    actor: str | None,
+    state: Path | None,
+    as_json: bool,
+) -> None:
+    """Cancel the open JOBS of FLOW, or all its open jobs. Their dependents are cancelled, too, and not counted.
+
+    The exit status is 6 if one of JOBS had ended already.
+
+    A sub-workflow's name selects all its jobs. Of a crawl manager, JOBS are numbers of items that wait or were
+    refused. An item that the manager's close has cancelled then stays cancelled after a retry of the manager.
+
+    \b
+    Examples:
+      crawlctl flow cancel november/shops 17 18
+      crawlctl flow cancel nightly-2026-11-22
+      crawlctl flow cancel nightly-2026-11-22 sites/de load --reason "wrong prices"
+    """
+    from crawler_lifecycle.flows.cli.items import cancel_items, has_ledger
+    from crawler_lifecycle.flows.model.requests import CancelMembers
+    from crawler_lifecycle.model.requests import refusals_as_bad_input
+
+    if (jobs or manager) and has_ledger(open_flows(state), flow, manager):
+        cancel_items(flow, jobs, manager, actor, state, as_json=as_json)
+        return
+    if "" in jobs:
+        raise BadInput("JOBS", "expected names of jobs, not an empty word")
+    with refusals_as_bad_input():
+        request = CancelMembers(paths=jobs or None, terminate=not keep_running, reason=reason, **on_record(actor))
+    answer = open_flows(state).cancel(flow, request)
+    print_effect(answer, f"{counted(answer.count, 'job')} cancelled", as_json=as_json)
+    refuse_left_out(answer, "not cancelled", as_json=as_json)
+
+
+@click.command()
+@flow_argument
+@jobs_argument
+@click.option("--completed", is_flag=True, help="Retry completed jobs, too.")
+@click.option("--downstream", type=click.Choice(["cancelled", "all"]), default="cancelled", show_default=True,
+              help="`all`: retry all jobs after JOBS, too, the completed ones included.")  # fmt: skip
+@click.option("--arg", "arguments", type=KeyValue(), multiple=True,
+              help="Argument over the previous one; for a step as JSON if possible, or else as text.")  # fmt: skip
+@click.option("--no-arg", "removed", metavar="NAME", multiple=True,
+              help="Remove an argument of the JOBS; repeatable.")  # fmt: skip
+@click.option("--spider", metavar="NAME", help="Another crawler for a manager's items, such as refused items.")
+@manager_option
+@actor_option
+@standard_options
+def retry(
+    flow: str,
+    jobs: tuple[str, ...],
+    completed: bool,
+    downstream: str,
+    arguments: tuple[tuple[str, str], ...],
+    removed: tuple[str, ...],
+    spider: str | None,
+    manager: str | None,
+    actor: str | None,
+    state: Path | None,
+    as_json: bool,
+) -> None:
+    """Give the cancelled and discarded JOBS of FLOW another attempt, or all of them. All other results are kept.
+
+    The exit status is 6 if one of JOBS is not retried, such as a completed job without --completed.
+
+    Of a crawl manager, JOBS are numbers of items; without numbers, its failed items, and after a stop the items
+    that had not started. A manager that has ended continues with all that it has not done, its generator included.
+    A refused item needs --spider or --arg.
+
+    \b
+    Examples:
+      crawlctl flow retry november/shops --arg depth=3
+      crawlctl flow retry november/shops 17 --spider shop
+      crawlctl flow retry nightly-2026-11-22
+      crawlctl flow retry nightly-2026-11-22 sites/de --arg depth=3
+      crawlctl flow retry nightly-2026-11-22 load --no-arg nolang
+      crawlctl flow retry nightly-2026-11-22 parse --downstream all
+    """
+    from crawler_lifecycle.flows.cli.items import has_ledger, retry_items
+    from crawler_lifecycle.flows.model.requests import Downstream, RetryMembers
+    from crawler_lifecycle.model.requests import refusals_as_bad_input
+
+    flows = open_flows(state)
+    if has_ledger(flows, flow, manager):
+        if completed or removed or downstream != "cancelled":
+            raise click.UsageError("--completed, --downstream and --no-arg are not for items of crawl managers")
+        retry_items(flow, jobs, arguments, spider, manager, actor, state, as_json=as_json)
+        return
+    if spider is not None:
+        raise click.UsageError("--spider is for items of crawl managers")
+    if "" in jobs:
+        raise BadInput("JOBS", "expected names of jobs, not an empty word")
+    has_steps = bool(arguments) and any(job.kind != "crawl" for job in flows.jobs(flow, jobs or None))
+    with refusals_as_bad_input():
+        request = RetryMembers(
+            paths=jobs or None,
+            completed=completed,
+            downstream=Downstream(downstream),
+            arguments={key: _value(text) if has_steps else text for key, text in arguments} or None,
+            removed_arguments=removed,
+            **on_record(actor),
+        )
+    answer = flows.retry(flow, request)
+    print_effect(answer, f"{counted(answer.count, 'job')} retried", as_json=as_json)
+    refuse_left_out(answer, "not retried", as_json=as_json)
+
+
+def _value(text: str) -> Any:
+    """Return the JSON value; any other text is taken as a string."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text

@@ -1,0 +1,5 @@
+"""Commands and questions about flows.
+
+`reading` needs the database alone. `flow_commands` writes to the ledger and then nudges the flow's supervisor,
+`following` waits for changes, `members` and `whys` turn rows into records for people.
+"""

@@ -1,0 +1,147 @@
+"""Requests for flows by people and programs. Most are HTTP bodies, where `paths` has the name `jobs`."""
+
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import ConfigDict, Field, JsonValue
+from pydantic.json_schema import SkipJsonSchema
+
+from crawler_lifecycle.base.base import Request
+from crawler_lifecycle.base.limits import LONGEST_NAME, MOST_MEMBERS
+from crawler_lifecycle.base.names import Label, Path
+from crawler_lifecycle.base.requesters import LONGEST_REQUESTER
+from crawler_lifecycle.flows.model.definition import FlowDefinition, Fragment
+
+Paths = Annotated[tuple[Path, ...], Field(max_length=MOST_MEMBERS, strict=False)]
+Actor = Annotated[str, Field(max_length=LONGEST_REQUESTER)]
+Note = Annotated[str, Field(max_length=1024)]
+
+ArgumentNames = Annotated[
+    tuple[Annotated[str, Field(max_length=LONGEST_NAME)], ...], Field(max_length=100, strict=False)
+]
+
+
+class FlowRequest(Request):
+    """Fields in all requests. The API sets `door`, and puts the token's name beside the actor's."""
+
+    model_config = ConfigDict(validate_by_name=True, validate_by_alias=True)
+
+    actor: Actor | None = Field(
+        default=None, description="person or program that asks, for the record", examples=["ann"]
+    )
+    door: SkipJsonSchema[Annotated[str, Field(max_length=64)]] = "python"
+
+
+class PushFlow(FlowRequest):
+    """Store a flow, or update the flow with its id."""
+
+    definition: FlowDefinition
+    own_host: Annotated[str, Field(max_length=LONGEST_NAME)] = Field(
+        default="", description="name of the only hosts for a new flow's steps; empty: all hosts of their modules"
+    )
+
+
+class AppendMembers(FlowRequest):
+    """Add members to an executing flow. A second request with the same key is ignored."""
+
+    key: Label
+    group: Annotated[str, Field(max_length=LONGEST_NAME * 20)] = Field(
+        default="", description="path for the group that receives the members; empty: the flow's top level"
+    )
+    fragment: Fragment
+
+
+class GraftMembers(FlowRequest):
+    """Attach a sub-workflow in a graft's place. Only the grafter's present attempt may do so."""
+
+    grafter: Path
+    generation: int = Field(ge=1)
+    attempt: int = Field(ge=1)
+    fragment: Fragment
+    context: dict[str, JsonValue] = {}
+
+
+class CancelMembers(FlowRequest):
+    """Cancel open jobs."""
+
+    paths: Paths | None = Field(
+        default=None,
+        validation_alias="jobs",
+        description="paths; a sub-workflow's path means all its jobs; default: all jobs, and no job may join later",
+        examples=[["sites/de"]],
+    )
+    terminate: bool = Field(default=True, description="ask jobs under way to end")
+    reason: Note | None = Field(default=None, description="reason, for the record", examples=["wrong site"])
+
+
+class Downstream(StrEnum):
+    """Reach for a retry beyond the named members."""
+
+    CANCELLED = "cancelled"  # dependents with no reason but the retried members stand again
+    ALL = "all"  # all descendants execute again, the completed members included
+
+
+class RetryMembers(FlowRequest):
+    """Give cancelled, discarded and retryable jobs another attempt. All further results are kept."""
+
+    paths: Paths | None = Field(
+        default=None,
+        validation_alias="jobs",
+        description="paths; default: all cancelled, discarded and retryable jobs",
+        examples=[["sites/de"]],
+    )
+    completed: bool = Field(default=False, description="retry completed jobs, too")
+    downstream: Downstream = Field(
+        default=Downstream.CANCELLED, strict=False, description="`all`: retry all jobs after these jobs, too"
+    )
+    arguments: dict[str, JsonValue] | None = Field(
+        default=None,
+        description="arguments in place of the named jobs' previous arguments",
+        examples=[{"depth": "3"}],
+    )
+    removed_arguments: ArgumentNames = Field(
+        default=(), description="names of arguments that the named jobs no longer have"
+    )
+
+    @property
+    def changes_arguments(self) -> bool:
+        return self.arguments is not None or bool(self.removed_arguments)
+
+
+class ApproveMember(FlowRequest):
+    """Decide about an approval, also before the flow reaches the approval."""
+
+    path: Path = Field(validation_alias="job", description="path of the approval", examples=["release"])
+    approved: bool = Field(default=True, description="false: reject")
+    note: Note | None = Field(default=None, description="for the record", examples=["looks good"])
+
+
+class HoldFlow(FlowRequest):
+    """Pause or drain a flow, or let the flow continue."""
+
+    hold: Annotated[str, Field(pattern=r"^(run|pause|drain)$")] = Field(
+        description="`pause`: start no further job; `drain`: let jobs under way end, and cancel the rest; "
+        "`run`: resume",
+        examples=["pause"],
+    )
+
+
+class StopWay(StrEnum):
+    """Way to stop a flow."""
+
+    TERMINATE = "terminate"  # cancel all members, and ask the attempts under way to end
+    DRAIN = "drain"  # start no further attempts, and let the present attempts end on their own
+    LEAVE = "leave"  # cancel all members; crawls and steps under way continue, and their ends are only noted
+
+
+class StopFlow(FlowRequest):
+    """Stop a flow. The flow ends with its last attempt, so the end is the proof for the stop."""
+
+    way: StopWay = Field(
+        default=StopWay.TERMINATE,
+        strict=False,
+        description="`terminate`: cancel all jobs, and end those under way; `drain`: start nothing new; `leave`: "
+        "cancel all jobs, and leave those under way alone",
+    )
+    force: bool = Field(default=False, description="end crawls under way without their grace period")
+    reason: Note | None = Field(default=None, description="reason, for the record", examples=["wrong site"])

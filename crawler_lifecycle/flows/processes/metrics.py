@@ -1,0 +1,60 @@
+"""Metrics of flows: flows by state, members of open flows by state, and the longest silence of an executing flow."""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
+
+from prometheus_client import Metric
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from crawler_lifecycle.errors import LifecycleError
+from crawler_lifecycle.flows.ports.records import FlowFigures
+from crawler_lifecycle.model.flow_states import FlowState, MemberState
+
+log = logging.getLogger(__name__)
+NONE = FlowFigures({}, {}, None)
+
+
+class FlowMetrics(Collector):
+    """Gauges from the ledger at the time of the request; without an answer of the database there are no gauges."""
+
+    def __init__(self, figures: Callable[[], FlowFigures]) -> None:
+        self._figures = figures
+
+    def describe(self) -> Iterable[Metric]:
+        """Return the gauges without values, so that their registration does not wait for the database."""
+        return _gauges(NONE)
+
+    def collect(self) -> Iterable[Metric]:
+        try:
+            return _gauges(self._figures())
+        except LifecycleError as error:
+            log.warning("no metrics of flows: %s", error.message)
+            return ()
+
+
+def _gauges(figures: FlowFigures) -> list[Metric]:
+    """Return the gauges. Each state has a value, so that a state without flows is seen as 0."""
+    states = [state for state in FlowState if state is not FlowState.UNKNOWN]
+    silence = GaugeMetricFamily(
+        "crawler_flow_silence_seconds", "Longest time without a change among the executing flows"
+    )
+    since = figures.silent_since
+    silence.add_metric([], 0.0 if since is None else max(0.0, (datetime.now(UTC) - since).total_seconds()))
+    return [
+        _by_state("crawler_flows", "Stored flows", {state: figures.flows.get(state, 0) for state in states}),
+        _by_state(
+            "crawler_flow_members",
+            "Members of open flows",
+            {state: figures.members.get(state, 0) for state in MemberState},
+        ),
+        silence,
+    ]
+
+
+def _by_state(name: str, documentation: str, counts: Mapping[str, int]) -> Metric:
+    gauge = GaugeMetricFamily(name, documentation, labels=["state"])
+    for state, count in counts.items():
+        gauge.add_metric([str(state)], count)
+    return gauge

@@ -1,0 +1,149 @@
+"""Recorded starts of crawls, with the requests for their runs, and permanently refused starts."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from sqlalchemy import Connection, Row, bindparam, select, update
+
+from crawler_lifecycle.base.ranges import from_ranges
+from crawler_lifecycle.database.flow_schema import flow_attempts
+from crawler_lifecycle.database.schema import histories
+from crawler_lifecycle.database.transactions import transaction
+from crawler_lifecycle.flows.model.work import CrawlWork
+from crawler_lifecycle.flows.ports.ledger import CrawlStart, CrawlStarts
+from crawler_lifecycle.flows.rules.ends import AttemptEnd
+from crawler_lifecycle.flows.rules.messages import AttemptRef, FlowRef, StartCrawls
+from crawler_lifecycle.flows.rules.requesting import run_request
+from crawler_lifecycle.flows.store.crawl_stops import CrawlStops
+from crawler_lifecycle.flows.store.locks import has_lost_writes, number_start
+from crawler_lifecycle.flows.store.reading import effective_rows
+from crawler_lifecycle.flows.store.rows import NEEDS, groups, members
+from crawler_lifecycle.flows.store.sights import attempt_end
+from crawler_lifecycle.flows.store.starts import (
+    Work,
+    fits,
+    have_completed,
+    may_start,
+    put_on_record,
+    read_attempts,
+    read_work,
+)
+from crawler_lifecycle.model.flow_states import GroupGrowth, Ready
+from crawler_lifecycle.model.naming import crawl_workflow_id
+from crawler_lifecycle.model.requests import FlowLink
+
+attempts = flow_attempts.c
+THIS_ATTEMPT = (
+    attempts.flow == bindparam("of_flow"),
+    attempts.member == bindparam("of_member"),
+    attempts.attempt == bindparam("of_attempt"),
+)
+ATTEMPT_LOCKED = select(attempts.attempt).where(*THIS_ATTEMPT).with_for_update()
+RUN_OF_ATTEMPT = select(histories.c.id).where(
+    histories.c.flow_uid == bindparam("of_uid"),
+    histories.c.flow_member == bindparam("of_member"),
+    histories.c.flow_attempt == bindparam("of_attempt"),
+)
+REFUSED = update(flow_attempts).where(*THIS_ATTEMPT, attempts.ended_at.is_(None))
+NEEDS_OF_TASKS = select(members.needs).where(members.flow == bindparam("of_flow"), members.needs.contains('"task":'))
+GROWERS_BY_TASKS = select(groups.grower).where(
+    groups.flow == bindparam("of_flow"), groups.growth == GroupGrowth.TASKS, groups.grower.is_not(None)
+)
+
+
+class FlowCrawls(CrawlStops):
+    """The methods in `flows.ports.FlowLedger` for the starts of crawls."""
+
+    @transaction
+    def start_crawls(self, tx: Connection, step: StartCrawls) -> CrawlStarts:
+        head = self.lock_for_supervisor(tx, step.flow)
+        works = _effective(tx, head, read_work(tx, head.id, [start.number for start in step.starts]))
+        known = read_attempts(tx, head.id, step.starts)
+        ended = [attempt_end(row) for row in known.values() if row.ended_at is not None]
+        new = [start for start in step.starts if (start.number, start.attempt) not in known]
+        is_due = bool(new) and may_start(head, step.door)
+        has_lost = has_lost_writes(head, step.flow) or (
+            is_due and not have_completed(tx, head.id, from_ranges(step.after))
+        )
+        fitting = [
+            (start, works[start.number])
+            for start in new
+            if is_due and not has_lost and start.number in works and fits(works[start.number].row, start)
+        ]
+        begun = put_on_record(tx, head, fitting, self._db.clock(), lambda start: {"workflow_id": _id(head, start)})
+        changes = {(item.start.number, item.start.attempt): (item.arguments, item.memory_factor) for item in begun}
+        changes |= {key: (row.arguments, row.memory_factor) for key, row in known.items() if row.ended_at is None}
+        tells = _crawls_with_tasks(tx, head.id)
+        crawls = [
+            _crawl_start(head, start, works[start.number], changes[start.number, start.attempt], tells)
+            for start in step.starts
+            if (start.number, start.attempt) in changes and start.number in works
+        ]
+        stale = [start.number for start in new if (start.number, start.attempt) not in changes]
+        is_on_record = bool(begun or known) and not has_lost
+        return CrawlStarts(crawls, stale, ended, number_start(tx, head, step.flow) if is_on_record else 0, has_lost)
+
+    @transaction
+    def end_attempts(
+        self, tx: Connection, flow: FlowRef, ends: Sequence[AttemptEnd], messages: Mapping[int, str]
+    ) -> list[AttemptEnd]:
+        """Write the ends of attempts without a run. The members follow with the supervisor's next write."""
+        head = self.lock_for_supervisor(tx, flow)
+        written: list[AttemptEnd] = []
+        for end in sorted(ends, key=lambda end: end.number):
+            key = {"of_flow": head.id, "of_uid": head.uid, "of_member": end.number, "of_attempt": end.attempt}
+            tx.execute(ATTEMPT_LOCKED, key)  # a run in the making waits, or is recorded before the next statement
+            if tx.scalar(RUN_OF_ATTEMPT, key) is not None:
+                continue
+            values = {
+                "ended_at": end.at,
+                "end_kind": end.kind,
+                "outcome": end.outcome,
+                "reason": end.reason,
+                "error": messages.get(end.number),
+            }
+            tx.execute(REFUSED.values(values), key)
+            written.append(end)
+        return written
+
+
+def _effective(tx: Connection, head: Row[Any], works: Mapping[int, Work]) -> dict[int, Work]:
+    """Return the members with effective rows: the next attempt may start before the write about the last run's end."""
+    rows = effective_rows(tx, head.id, head.uid, {number: work.row for number, work in works.items()})
+    return {number: replace(work, row=rows[number]) for number, work in works.items()}
+
+
+def _id(head: Row[Any], start: AttemptRef) -> str:
+    return crawl_workflow_id(head.uid, start.number, start.attempt)
+
+
+def _crawl_start(
+    head: Row[Any], start: AttemptRef, work: Work, changes: tuple[Any, float | None], tells: set[int]
+) -> CrawlStart:
+    """Return the start. `changes`: the attempt's arguments and memory factor in place of the definition's, or None."""
+    assert isinstance(work.definition.work, CrawlWork)
+    link = FlowLink(
+        flow_uid=head.uid,
+        flow_id=head.flow_id,
+        member=start.number,
+        path=work.row.path,
+        generation=start.generation,
+        attempt=start.attempt,
+        tells_tasks=start.number in tells,
+        waits_for_archive=work.row.ready is Ready.ARCHIVED,
+    )
+    arguments, memory_factor = changes
+    priority = work.definition.priority
+    request = run_request(work.definition.work, arguments, link, memory_factor, priority=priority)
+    return CrawlStart(start, _id(head, start), request)
+
+
+def _crawls_with_tasks(tx: Connection, flow: int) -> set[int]:
+    """Return the crawls whose single tasks have dependents, or steps of their own."""
+    numbers = set(tx.scalars(GROWERS_BY_TASKS, {"of_flow": flow}))
+    for text in tx.scalars(NEEDS_OF_TASKS, {"of_flow": flow}):
+        numbers.update(
+            target.number for need in NEEDS.validate_json(text) for target in need.on if target.task is not None
+        )
+    return numbers

@@ -1,0 +1,235 @@
+"""The ledger for a flow's supervisor: its beginning, its readings, its writes, and growth by a crawl's tasks."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, Row, bindparam, select, update
+
+from crawler_lifecycle.base.ranges import from_ranges
+from crawler_lifecycle.base.words import counted
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.database.flow_schema import flow_groups, flows
+from crawler_lifecycle.database.transactions import transaction
+from crawler_lifecycle.errors import Fenced, NotFound
+from crawler_lifecycle.flows.model.definition import GroupDefinition
+from crawler_lifecycle.flows.model.requests import FlowRequest
+from crawler_lifecycle.flows.rules import merging
+from crawler_lifecycle.flows.rules.messages import (
+    FlowRef,
+    GrowGroup,
+    LedgerPage,
+    PackedRows,
+    ReadFlow,
+    WriteFlow,
+    Written,
+)
+from crawler_lifecycle.flows.rules.news import is_outdated
+from crawler_lifecycle.flows.rules.plan import MemberChange
+from crawler_lifecycle.flows.rules.rows import GroupRow, MemberRow
+from crawler_lifecycle.flows.store.crawls import FlowCrawls
+from crawler_lifecycle.flows.store.door import Door
+from crawler_lifecycle.flows.store.ends import insert_end
+from crawler_lifecycle.flows.store.locks import OnFlows, add_line, fence, has_lost_writes, number_write, snapshot
+from crawler_lifecycle.flows.store.reading import ALL_MEMBERS, lock_in_flight, read_ledger, read_members
+from crawler_lifecycle.flows.store.rows import GROUP_COLUMNS, flow_row, group_row, groups, member_row, members
+from crawler_lifecycle.flows.store.sights import attempt_ends, news_of_runs, run_sights, task_sights
+from crawler_lifecycle.flows.store.starts import have_completed
+from crawler_lifecycle.flows.store.writing import write_changes
+from crawler_lifecycle.model.flow_states import FINAL, FlowState
+from crawler_lifecycle.runs.ports.runs import SupervisorExecution
+
+BY_SUPERVISOR = FlowRequest(door="flow")
+MEMBERS_IN_A_PAGE = 5000
+BYTES_IN_A_PAGE = 1_000_000  # packed, before the encoding as text; Temporal refuses a payload over 2 MB
+NEWS = (
+    ALL_MEMBERS.where(members.door > bindparam("since"), members.number > bindparam("after"))
+    .order_by(members.number)
+    .limit(MEMBERS_IN_A_PAGE + 1)
+)
+GROUP_NEWS = (
+    select(*GROUP_COLUMNS)
+    .where(groups.flow == bindparam("of_flow"), groups.door > bindparam("since"))
+    .order_by(groups.number)
+)
+OPEN_MEMBER = (
+    select(members.number).where(members.flow == bindparam("of_flow"), members.state.notin_([*FINAL])).limit(1)
+)
+# closes the managers that end with their flow, in the transaction of the flow's end
+CloseManagers = Callable[[Connection, Row[Any], datetime], None]
+
+
+class _Stale(Exception):
+    """A stored row is not as the supervisor believes: the transaction is rolled back."""
+
+
+class FlowSupervision(OnFlows):
+    """The methods in `flows.ports.FlowLedger` for the rows of a flow."""
+
+    def __init__(self, db: Database, close_managers: CloseManagers) -> None:
+        super().__init__(db)
+        self._close_managers = close_managers
+
+    @transaction
+    def begin(self, tx: Connection, flow_uid: str, execution: SupervisorExecution) -> FlowRef:
+        head = self.lock(tx, flow_uid)
+        if head.supervisor_run_id == execution.run_id:
+            return FlowRef(uid=flow_uid, epoch=head.epoch, writes=head.writes, starts=head.starts)
+        _refuse_earlier_execution(head, execution)
+        values = {
+            "epoch": head.epoch + 1,
+            "supervisor_workflow_id": execution.workflow_id,
+            "supervisor_run_id": execution.run_id,
+            "supervisor_began_at": execution.began_at,
+        }
+        tx.execute(update(flows).where(flows.c.id == head.id).values(values))
+        if head.supervisor_run_id is not None:
+            message = f"its workflow continues in execution {execution.run_id}"
+            add_line(tx, head.id, self._db.clock(), "taken over", message)
+        return FlowRef(uid=flow_uid, epoch=head.epoch + 1, writes=head.writes, starts=head.starts)
+
+    @snapshot
+    def read(self, connection: Connection, step: ReadFlow) -> LedgerPage:
+        head = self.head(connection, step.flow.uid)
+        fence(head, step.flow)
+        rows, has_more = _rows(connection, head.id, step)
+        packed, is_cut = _packed(rows, _groups(connection, head.id, step))
+        has_more = has_more or is_cut
+        page = LedgerPage(
+            door=head.door,
+            removal=head.removal,
+            writes=head.writes,
+            starts=head.starts,
+            row=flow_row(head),
+            rows=packed,
+            has_more=has_more,
+        )
+        return page if has_more else page.model_copy(update=_sights(connection, head, step))
+
+    def write(self, step: WriteFlow) -> Written:
+        changes = [
+            MemberChange(was, row) for was, row in zip(step.was.unpacked()[0], step.rows.unpacked()[0], strict=True)
+        ]
+        try:
+            return self._write(step, changes)
+        except _Stale:  # no door was first; with the flow's end, the supervisor reads all rows
+            return Written(stale=True, has_lost=step.state is not None and step.state.is_final)
+
+    @transaction
+    def _write(self, tx: Connection, step: WriteFlow, changes: Sequence[MemberChange]) -> Written:
+        head = self.lock_for_supervisor(tx, step.flow)
+        if head.door != step.door:
+            return Written(stale=True)
+        if has_lost_writes(head, step.flow) or not have_completed(tx, head.id, from_ranges(step.after)):
+            return Written(stale=True, has_lost=True)
+        if write_changes(tx, head.id, changes) < len(changes):
+            _refuse_unless_done(tx, head.id, changes)
+        self._write_state(tx, head, step.state)
+        return Written(number=number_write(tx, head, step.flow))
+
+    def _write_state(self, tx: Connection, head: Row[Any], state: FlowState | None) -> None:
+        if state is None or state is head.state:
+            return
+        this_flow = update(flows).where(flows.c.id == head.id)
+        if state.is_final and tx.scalar(OPEN_MEMBER, {"of_flow": head.id}) is not None:
+            raise _Stale  # the database has lost what the supervisor knows
+        now = self._db.clock()
+        tx.execute(this_flow.values(state=state, stopped_at=now if state.is_final else None))
+        if state.is_final:
+            self._close_managers(tx, head, now)
+            add_line(tx, head.id, now, "ended", f"the flow is {state}")
+            insert_end(tx, head, state, now)
+        elif head.state.is_final:
+            add_line(tx, head.id, now, "reopened", "a run of the flow was reopened")
+
+    @transaction
+    def grow(self, tx: Connection, step: GrowGroup) -> None:
+        head = self.lock_for_supervisor(tx, step.flow)
+        lock_in_flight(tx, head.id)
+        door = Door(tx, head, read_ledger(tx, head), self._db.clock(), BY_SUPERVISOR)
+        group = door.ledger.groups.get(step.group)
+        if group is None:
+            raise NotFound(f"flow {head.flow_id!r} has no sub-workflow with the number {step.group}")
+        if group.expected >= step.expected:
+            return
+        grown = replace(group, expected=step.expected)
+        this_group = (groups.flow == head.id, groups.number == step.group)
+        text = tx.scalar(select(groups.definition).where(*this_group))
+        definition = GroupDefinition.model_validate_json(text or "")
+        door.ledger.put(groups=[grown])
+        merged = merging.grow(door.ledger, grown, definition, door.at)
+        door.merge(merged)
+        tx.execute(update(flow_groups).where(*this_group).values(expected=step.expected, door=door.number))
+        door.log("grown", f"added {counted(len(merged.members), 'job')} for the tasks of {definition.grower!r}")
+
+
+def _refuse_earlier_execution(head: Row[Any], execution: SupervisorExecution) -> None:
+    """Raise Fenced if the execution began before the present supervisor: its call comes too late."""
+    present, began_at = head.supervisor_began_at, execution.began_at
+    if present is not None and began_at is not None and began_at < present:
+        raise Fenced(f"flow {head.flow_id!r} has a later supervisor already, execution {head.supervisor_run_id}")
+
+
+def _rows(connection: Connection, flow: int, step: ReadFlow) -> tuple[list[MemberRow], bool]:
+    """Return a page of members, and whether further pages follow."""
+    key = {"of_flow": flow, "since": step.since, "after": step.after_member}
+    rows = {values[0]: member_row(values) for values in connection.execute(NEWS, key)}
+    wanted = [number for number in from_ranges(step.members) if number > step.after_member and number not in rows]
+    rows |= read_members(connection, flow, sorted(wanted)[: MEMBERS_IN_A_PAGE + 1])
+    ordered = [rows[number] for number in sorted(rows)]
+    return ordered[:MEMBERS_IN_A_PAGE], len(ordered) > MEMBERS_IN_A_PAGE
+
+
+def _packed(rows: list[MemberRow], groups: list[GroupRow]) -> tuple[PackedRows, bool]:
+    """Return as many of the rows as fit into a payload, and whether rows are left out. Paths may be long.
+
+    A planner needs no fingerprints, which take half of the bytes.
+    """
+    rows = [row._replace(fingerprint="") for row in rows]
+    groups = [replace(row, context="", fingerprint="") for row in groups]
+    packed, size = PackedRows.from_rows(rows, groups), len(rows)
+    while len(packed.packed) > BYTES_IN_A_PAGE and size > 1:
+        size //= 2
+        packed = PackedRows.from_rows(rows[:size], groups)
+    return packed, size < len(rows)
+
+
+def _groups(connection: Connection, flow: int, step: ReadFlow) -> list[GroupRow]:
+    """Return the groups, which are all on the first page."""
+    if step.after_member >= 0:
+        return []
+    return [group_row(values) for values in connection.execute(GROUP_NEWS, {"of_flow": flow, "since": step.since})]
+
+
+def _sights(connection: Connection, head: Row[Any], step: ReadFlow) -> dict[str, Any]:
+    """Return the ends and sights for the last page, by field. A group may grow with the tasks of an open run."""
+    growers = from_ranges(step.tasks_of)
+    runs = [*news_of_runs(connection, head.id, head.uid), *run_sights(connection, head.id, head.uid, growers)]
+    return {
+        "ends": tuple(attempt_ends(connection, head.id, from_ranges(step.look_at))),
+        "runs": tuple({seen.number: seen for seen in runs}.values()),
+        "tasks": tuple(task_sights(connection, head.id, head.uid, growers)),
+    }
+
+
+def _refuse_unless_done(tx: Connection, flow: int, changes: Sequence[MemberChange]) -> None:
+    """Raise _Stale unless each row that is not as it was is as wanted already, or has gone on since.
+
+    A member with a later attempt has not ended: a host has started the attempt on its own, before the supervisor knows.
+    """
+    on_record = read_members(tx, flow, [change.row.number for change in changes])
+    for change in changes:
+        row = on_record.get(change.row.number)
+        if row is None or not (_is_same(row, change.row) or is_outdated(change.row, row)):
+            raise _Stale
+        if change.row.state.is_final and row.attempt > change.row.attempt:
+            raise _Stale
+
+
+def _is_same(row: MemberRow, wanted: MemberRow) -> bool:
+    return (row.generation, row.attempt, row.state) == (wanted.generation, wanted.attempt, wanted.state)
+
+
+class SqlFlowLedger(FlowSupervision, FlowCrawls):
+    """The ledger for supervisors; every base class has a single duty."""

@@ -1,0 +1,122 @@
+"""Results of completed members: recorded by steps and decisions, and computed from the runs of crawls."""
+
+import json
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from pydantic import JsonValue
+from sqlalchemy import Connection, Row, and_, func, select
+
+from crawler_lifecycle.base.limits import LARGEST_READING
+from crawler_lifecycle.database.flow_schema import flow_members, flow_results
+from crawler_lifecycle.database.pages import pages
+from crawler_lifecycle.database.schema import exports, histories
+from crawler_lifecycle.errors import BadInput
+from crawler_lifecycle.flows.model.records import CrawlReceipt
+from crawler_lifecycle.flows.model.values import encode
+from crawler_lifecycle.flows.rules.rows import MemberRow
+from crawler_lifecycle.flows.store.reading import effective_rows, read_members
+from crawler_lifecycle.flows.store.rows import members
+from crawler_lifecycle.model.flow_states import MemberKind, MemberState
+from crawler_lifecycle.model.states import ExportKind
+
+MIB = 1024 * 1024
+LARGEST_PAGE = 8 * MIB  # results for a step in a single reading
+results, runs = flow_results.c, histories.c
+IS_PRESENT = and_(
+    results.flow == members.flow, results.member == members.number, results.generation == members.generation
+)
+RECORDED = select(members.number, results.value).join_from(flow_members, flow_results, IS_PRESENT)
+SIZES = select(func.sum(results.size)).join_from(flow_members, flow_results, IS_PRESENT)
+SIZE_OF_EACH = select(members.number, results.size).join_from(flow_members, flow_results, IS_PRESENT)
+
+
+def read_results(connection: Connection, flow: int, flow_uid: str, numbers: Collection[int]) -> Mapping[int, JsonValue]:
+    """Return the encoded results of the present generation; members without a result are left out."""
+    values: dict[int, JsonValue] = {}
+    for page in pages(sorted(numbers)):
+        rows = effective_rows(connection, flow, flow_uid, read_members(connection, flow, page))
+        values |= _recorded(connection, flow, [row.number for row in rows.values() if _has_recorded(row)])
+        completed = [row for row in rows.values() if row.state is MemberState.COMPLETED]
+        crawls = {row.number: row.attempt for row in completed if row.kind is MemberKind.CRAWL}
+        values |= _receipts(connection, flow_uid, crawls)
+    return values
+
+
+def fitting(connection: Connection, flow: int, numbers: Collection[int]) -> list[int]:
+    """Return the first of the numbers whose results fit into a page; the first number in any case."""
+    of_flow, sizes = SIZE_OF_EACH.where(members.flow == flow), dict[int, int]()
+    for page in pages(sorted(numbers)):
+        sizes |= dict(iter(connection.execute(of_flow.where(members.number.in_(page)))))
+    first, size = list[int](), 0
+    for number in numbers:
+        size += sizes.get(number, 0)
+        if first and size > LARGEST_PAGE:
+            break
+        first.append(number)
+    return first
+
+
+def refuse_too_many(connection: Connection, flow: int, numbers: Collection[int]) -> None:
+    """Raise BadInput for results that a door's process could hardly hold in its memory."""
+    of_flow = SIZES.where(members.flow == flow)
+    size = sum(connection.scalar(of_flow.where(members.number.in_(page))) or 0 for page in pages(sorted(numbers)))
+    if size > LARGEST_READING:
+        most = LARGEST_READING // MIB
+        raise BadInput(
+            "job",
+            f"the results have {size / MIB:.0f} MiB, and {most} MiB are read at once: name single jobs "
+            "(`crawlctl flow results FLOW JOB`, over HTTP `?job=JOB`)",
+        )
+
+
+def _has_recorded(row: MemberRow) -> bool:
+    """Return whether the member has a recorded result. A decision about an approval that was cancelled is none."""
+    is_cancelled_step = row.kind is MemberKind.STEP and row.state is MemberState.CANCELLED  # a manager has numbers
+    return is_cancelled_step or (row.kind is not MemberKind.CRAWL and row.state is MemberState.COMPLETED)
+
+
+def _recorded(connection: Connection, flow: int, numbers: Collection[int]) -> dict[int, JsonValue]:
+    if not numbers:
+        return {}
+    query = RECORDED.where(members.flow == flow, members.number.in_(numbers))
+    return {number: json.loads(text) for number, text in connection.execute(query)}
+
+
+def _receipts(connection: Connection, flow_uid: str, attempts: Mapping[int, int]) -> dict[int, JsonValue]:
+    """Return the receipts of crawls, by member. `attempts`: the last attempt by member."""
+    if not attempts:
+        return {}
+    columns = [runs.id, runs.run_uid, runs.status, runs.reason, runs.outcome, runs.tasks, runs.stats, runs.result]
+    of_members = (runs.flow_uid == flow_uid, runs.flow_member.in_(attempts))
+    query = select(runs.flow_member, runs.flow_attempt, *columns).where(*of_members)
+    rows = [row for row in connection.execute(query) if row.flow_attempt == attempts[row.flow_member]]
+    archives = _archives(connection, [row.id for row in rows])
+    return {row.flow_member: encode("receipt", _receipt(row, archives.get(row.id))) for row in rows}
+
+
+def _receipt(row: Row[Any], archive: str | None) -> CrawlReceipt:
+    return CrawlReceipt(
+        run_id=row.id,
+        run_uid=row.run_uid,
+        status=row.status,
+        reason=row.reason,
+        outcome=row.outcome,
+        tasks=row.tasks,
+        archive=archive,
+        stats=row.stats,
+        result=row.result,
+    )
+
+
+def _archives(connection: Connection, run_ids: Collection[int]) -> dict[int, str]:
+    """Return the places of the archives of the runs' last ends, by run."""
+    archive = exports.c
+    end = func.json_extract(archive.event, "$.end")
+    query = (
+        select(archive.history_id, archive.location)
+        .join(histories, runs.id == archive.history_id)
+        .where(archive.history_id.in_(run_ids), archive.kind == ExportKind.FILES_READY)
+        .where(archive.location.is_not(None), func.coalesce(end, 1) == runs.end_number)
+    )
+    return dict(iter(connection.execute(query))) if run_ids else {}

@@ -1,0 +1,156 @@
+"""Starts of attempts: the members with their work, the check of a start, and the record of new attempts."""
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from pydantic import JsonValue
+from sqlalchemy import Connection, Row, bindparam, func, insert, select, update
+
+from crawler_lifecycle.database.flow_schema import flow_attempts, flow_members, flows
+from crawler_lifecycle.flows.model.definition import MemberDefinition
+from crawler_lifecycle.flows.rules.ends import rule_before
+from crawler_lifecycle.flows.rules.messages import AttemptRef
+from crawler_lifecycle.flows.rules.requesting import arguments_of_attempt, memory_after
+from crawler_lifecycle.flows.rules.rows import MemberRow
+from crawler_lifecycle.flows.rules.standing import started
+from crawler_lifecycle.flows.store.locks import locking, without_index
+from crawler_lifecycle.flows.store.reading import OF_FLOW
+from crawler_lifecycle.flows.store.rows import READ_MEMBER, member_row, members
+from crawler_lifecycle.flows.store.writing import write_states
+from crawler_lifecycle.model.flow_states import FlowIntent, MemberState
+
+attempts = flow_attempts.c
+NUMBERS: Any = bindparam("numbers", expanding=True)
+WORK = (
+    select(*READ_MEMBER, members.definition, members.arguments, members.memory_factor)
+    .where(OF_FLOW, members.number.in_(NUMBERS))
+    .order_by(members.number)
+)
+WORK_LOCKED = locking(WORK, flow_members)
+ATTEMPTS = (
+    select(flow_attempts)
+    .where(
+        attempts.flow == bindparam("of_flow"),
+        attempts.member.in_(NUMBERS),
+        attempts.attempt.in_(bindparam("attempts", expanding=True)),
+    )
+    .order_by(attempts.member, attempts.attempt)
+)
+ATTEMPTS_LOCKED = locking(ATTEMPTS, flow_attempts)
+COMPLETED = select(func.count()).where(
+    OF_FLOW, members.number.in_(NUMBERS), without_index(members.state) == MemberState.COMPLETED
+)
+FIRST_START = update(flows).where(flows.c.id == bindparam("of_flow"), flows.c.started_at.is_(None))
+THIS_MEMBER = update(flow_members).where(OF_FLOW, members.number == bindparam("of_member"))
+AttemptKey = tuple[int, int]  # member's number, attempt's number
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A member with its definition. `arguments` and `memory_factor`: from a retry, or None."""
+
+    row: MemberRow
+    definition: MemberDefinition
+    arguments: JsonValue
+    memory_factor: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class NewAttempt:
+    """An attempt that starts. `arguments` and `memory_factor`: None for the definition's."""
+
+    start: AttemptRef
+    work: Work
+    arguments: JsonValue
+    memory_factor: float | None
+
+    @property
+    def changes(self) -> dict[str, Any]:
+        """Values changed by a retry rule, for the member's further attempts."""
+        values = {"arguments": self.arguments, "memory_factor": self.memory_factor}
+        return {name: value for name, value in values.items() if value != getattr(self.work, name)}
+
+
+def read_work(tx: Connection, flow: int, numbers: Collection[int], *, locked: bool = False) -> dict[int, Work]:
+    rows = tx.execute(WORK_LOCKED if locked else WORK, {"of_flow": flow, "numbers": sorted(numbers)})
+    return {values[0]: _work(values) for values in rows}
+
+
+def read_attempts(
+    tx: Connection, flow: int, starts: Collection[AttemptRef], *, locked: bool = False
+) -> dict[AttemptKey, Row[Any]]:
+    """Return the recorded attempts, by member and attempt."""
+    wanted = {(start.number, start.attempt) for start in starts}
+    key = {
+        "of_flow": flow,
+        "numbers": sorted(number for number, _ in wanted),
+        "attempts": sorted({attempt for _, attempt in wanted}),
+    }
+    rows = tx.execute(ATTEMPTS_LOCKED if locked else ATTEMPTS, key)
+    return {(row.member, row.attempt): row for row in rows if (row.member, row.attempt) in wanted}
+
+
+def may_start(head: Row[Any], door: int) -> bool:
+    """Return whether no door was first, and people hold no starts back."""
+    return bool(head.door == door and head.intent is FlowIntent.RUN)
+
+
+def have_completed(tx: Connection, flow: int, numbers: Collection[int]) -> bool:
+    wanted = set(numbers)
+    return not wanted or tx.scalar(COMPLETED, {"of_flow": flow, "numbers": sorted(wanted)}) == len(wanted)
+
+
+def fits(row: MemberRow, start: AttemptRef) -> bool:
+    """Return whether the attempt is the member's next attempt."""
+    waits = row.state.is_unstarted or row.state is MemberState.RETRYABLE or row.is_cancelled_by_dependency
+    is_next = row.generation == start.generation and row.attempt == start.attempt - 1
+    return waits and is_next and not row.in_flight
+
+
+def put_on_record(
+    tx: Connection,
+    head: Row[Any],
+    starts: Sequence[tuple[AttemptRef, Work]],
+    now: datetime,
+    columns: Callable[[AttemptRef], dict[str, Any]],
+) -> list[NewAttempt]:
+    """Write new attempts with the further columns, and the members with their attempts under way."""
+    if not starts:
+        return []
+    new = [_new_attempt(start, work) for start, work in starts]
+    write_states(tx, head.id, [started(item.work.row, item.start.attempt, now) for item in new])
+    for item in new:
+        if item.changes:
+            tx.execute(THIS_MEMBER.values(item.changes), {"of_flow": head.id, "of_member": item.start.number})
+    tx.execute(insert(flow_attempts), [_attempt_values(head.id, item, now) | columns(item.start) for item in new])
+    if head.started_at is None:
+        tx.execute(FIRST_START.values(started_at=now), {"of_flow": head.id})
+    return new
+
+
+def _work(values: Any) -> Work:
+    *row, definition, arguments, memory_factor = values
+    return Work(member_row(row), MemberDefinition.model_validate_json(definition), arguments, memory_factor)
+
+
+def _new_attempt(start: AttemptRef, work: Work) -> NewAttempt:
+    row, definition = work.row, work.definition.work
+    arguments = arguments_of_attempt(row, definition, work.arguments)
+    return NewAttempt(start, work, arguments, memory_after(rule_before(row), definition, work.memory_factor))
+
+
+def _attempt_values(flow: int, item: NewAttempt, now: datetime) -> dict[str, Any]:
+    return {
+        "flow": flow,
+        "member": item.start.number,
+        "attempt": item.start.attempt,
+        "generation": item.start.generation,
+        "arguments": item.arguments,
+        "memory_factor": item.memory_factor,
+        "begun": False,
+        "deaths": 0,
+        "stop_asked": False,
+        "created_at": now,
+    }

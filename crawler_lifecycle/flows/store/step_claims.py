@@ -1,0 +1,241 @@
+"""Claims on attempts of steps: a host's time-limited right to execute attempts."""
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime, timedelta
+from itertools import groupby
+from typing import Any
+
+from sqlalchemy import Connection, Row, bindparam, delete, insert, select, update
+
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.database.flow_schema import flow_attempts, flow_members, flows, step_leases
+from crawler_lifecycle.database.pages import PagedStatement, pages
+from crawler_lifecycle.database.transactions import transaction
+from crawler_lifecycle.errors import TemporaryError
+from crawler_lifecycle.flows.ports.claims import AttemptKey, Claimed, ClaimedStep
+from crawler_lifecycle.flows.rules.messages import AttemptRef, FlowRef
+from crawler_lifecycle.flows.rules.rows import MemberRow
+from crawler_lifecycle.flows.store.locks import (
+    LOCKED,
+    MOST_KNOWN,
+    SHARED,
+    OnFlows,
+    fence,
+    has_lost_writes,
+    without_index,
+)
+from crawler_lifecycle.flows.store.rows import groups, members
+from crawler_lifecycle.flows.store.sights import attempt_end
+from crawler_lifecycle.flows.store.starts import (
+    NUMBERS,
+    Work,
+    fits,
+    have_completed,
+    may_start,
+    put_on_record,
+    read_attempts,
+    read_work,
+)
+from crawler_lifecycle.flows.store.tasks import with_items
+from crawler_lifecycle.model.flow_states import UNSTARTED, EndKind, GroupGrowth
+
+attempts = flow_attempts.c
+KEY = [attempts.flow, attempts.member, attempts.attempt]
+HAS_TOKEN = without_index(attempts.claim_token) == bindparam("of_token")
+TAKE = update(flow_attempts).where(
+    attempts.flow == bindparam("of_flow"),
+    attempts.member == bindparam("of_member"),
+    attempts.attempt == bindparam("of_attempt"),
+)
+BEGIN = TAKE.where(HAS_TOKEN, attempts.ended_at.is_(None)).values(begun=True)
+RELEASE = PagedStatement(KEY, lambda new: update(flow_attempts).where(attempts.attempt == new.attempt, HAS_TOKEN))
+WITH_TOKEN = (
+    select(flows.c.uid, *KEY, attempts.stop_asked)
+    .join_from(flow_attempts, flows, flows.c.id == attempts.flow)
+    .where(attempts.claim_token == bindparam("of_token"))
+    .order_by(*KEY)
+)
+GRAFTERS = select(groups.grower).where(
+    groups.flow == bindparam("of_flow"), groups.grower.in_(NUMBERS), groups.growth == GroupGrowth.GRAFT
+)
+ERRORS = (
+    select(attempts.member, attempts.attempt, attempts.ended_at, attempts.reason)
+    .where(
+        attempts.flow == bindparam("of_flow"),
+        attempts.member.in_(NUMBERS),
+        without_index(attempts.end_kind) == EndKind.FAILED,
+    )
+    .order_by(attempts.member, attempts.attempt)
+)
+CAUSE = update(flow_members).where(
+    members.flow == bindparam("of_flow"), members.number.in_(NUMBERS), without_index(members.state).in_(UNSTARTED)
+)
+LIVE = select(step_leases.c.token).where(
+    step_leases.c.token.in_(bindparam("tokens", expanding=True)), step_leases.c.expires_at > bindparam("now")
+)
+LEASE = update(step_leases).where(step_leases.c.token == bindparam("of_token"))
+FORGOTTEN = timedelta(days=1)  # then the lease of a dead host is deleted
+
+
+class StepRights(OnFlows):
+    """The methods in `flows.ports.StepClaims` for claims."""
+
+    def __init__(self, db: Database) -> None:
+        super().__init__(db)
+        self._started: set[str] = set()  # flows known to have a start on record
+
+    @transaction
+    def claim(
+        self, tx: Connection, flow: FlowRef, door: int, starts: Sequence[AttemptRef], token: str, host: str,
+        code_version: str | None = None, after: Collection[int] = (),
+    ) -> Claimed:  # fmt: skip
+        head, now = self._lock_for_start(tx, flow.uid), self._db.clock()
+        works = read_work(tx, head.id, [start.number for start in starts], locked=True)
+        known = read_attempts(tx, head.id, starts, locked=True)
+        new = [start for start in starts if (start.number, start.attempt) not in known]
+        if new:
+            fence(head, flow)
+        live = _live(tx, {token, *(row.claim_token for row in known.values() if row.claim_token)}, now)
+        if token not in live:
+            raise TemporaryError("the host's lease is over, and not renewed yet")
+        is_due = bool(new) and may_start(head, door)
+        has_lost = is_due and (has_lost_writes(head, flow) or not have_completed(tx, head.id, after))
+        fitting = [
+            (start, works[start.number])
+            for start in new
+            if is_due and not has_lost and start.number in works and fits(works[start.number].row, start)
+        ]
+        claim = {"claim_token": token, "host": host, "code_version": code_version}
+        apart = {number for number, work in works.items() if _is_isolated(work)}
+        begun = put_on_record(tx, head, fitting, now, lambda start: {**claim, "begun": start.number not in apart})
+        deaths = {
+            key: _take(tx, row, claim, live, begins=row.member not in apart)
+            for key, row in known.items()
+            if row.ended_at is None
+        }
+        arguments = {(item.start.number, item.start.attempt): item.arguments for item in begun}
+        arguments |= {key: known[key].arguments for key, count in deaths.items() if count is not None}
+        grafters = _grafters(tx, head, starts)
+        errors = _errors(tx, head, starts)
+        mine = [
+            _step(head, start, works[start.number], arguments[key], deaths.get(key) or 0, grafters, errors)
+            for start in sorted(starts, key=lambda start: start.number)
+            if (key := (start.number, start.attempt)) in arguments
+        ]
+        return Claimed(
+            mine=with_items(tx, head.uid, mine, _rows(works)),
+            held=[number for (number, _), count in deaths.items() if count is None],
+            ended=[attempt_end(row) for row in known.values() if row.ended_at is not None],
+            stale=[start.number for start in new if (start.number, start.attempt) not in arguments],
+            has_lost=has_lost,
+        )
+
+    @transaction
+    def begin(self, tx: Connection, flow_uid: str, start: AttemptRef, token: str) -> bool:
+        key = {"of_flow": self.number(tx, flow_uid), "of_member": start.number, "of_attempt": start.attempt}
+        return tx.execute(BEGIN, {**key, "of_token": token}).rowcount == 1
+
+    @transaction
+    def renew(self, tx: Connection, token: str, lasts: timedelta) -> Mapping[AttemptKey, bool]:
+        now = self._db.clock()
+        if not tx.execute(LEASE.values(expires_at=now + lasts), {"of_token": token}).rowcount:
+            tx.execute(delete(step_leases).where(step_leases.c.expires_at < now - FORGOTTEN))
+            tx.execute(insert(step_leases), {"token": token, "expires_at": now + lasts})
+        rows = tx.execute(WITH_TOKEN, {"of_token": token})
+        return {(row.uid, row.member, row.attempt): row.stop_asked for row in rows}
+
+    @transaction
+    def release(self, tx: Connection, token: str, attempts: Collection[AttemptKey] | None = None) -> None:
+        rows = tx.execute(WITH_TOKEN, {"of_token": token}).all()
+        keys = [row[1:4] for row in rows if attempts is None or (row.uid, row.member, row.attempt) in attempts]
+        for _, of_flow in groupby(keys, key=lambda key: key[0]):
+            for page in pages(list(of_flow)):
+                RELEASE(tx, page, of_token=token, claim_token=None, begun=False)
+
+    @transaction
+    def note_cause(self, tx: Connection, flow_uid: str, numbers: Collection[int], cause: str) -> None:
+        flow = self.number(tx, flow_uid)
+        for page in pages(sorted(numbers)):
+            tx.execute(CAUSE.values(cause=cause), {"of_flow": flow, "numbers": list(page)})
+
+    def _lock_for_start(self, tx: Connection, flow_uid: str) -> Row[Any]:
+        """Lock the flow's row shared, and alone for its first start: a shared lock that is to grow may deadlock."""
+        head = self.head(tx, flow_uid, SHARED if flow_uid in self._started else LOCKED)
+        if head.started_at is not None:
+            if len(self._started) >= MOST_KNOWN:
+                self._started.clear()
+            self._started.add(flow_uid)
+        return head
+
+
+def _is_isolated(work: Work) -> bool:
+    return bool(getattr(work.definition.work, "isolate", False))
+
+
+def _take(
+    tx: Connection, row: Row[Any], claim: Mapping[str, Any], live: Collection[str], *, begins: bool
+) -> int | None:
+    """Claim an attempt that is on record. Return its deaths, or None if another host holds the attempt.
+
+    `live`: tokens with a lease. `begins`: whether the function begins with the claim, unless the attempt has deaths.
+    """
+    if row.claim_token == claim["claim_token"]:
+        return int(row.deaths)
+    if row.claim_token in live:
+        return None
+    key = {"of_flow": row.flow, "of_member": row.member, "of_attempt": row.attempt}
+    deaths = int(row.deaths) + int(row.begun)
+    tx.execute(TAKE.values(**claim, deaths=deaths, begun=begins and deaths == 0), key)
+    return deaths
+
+
+def _live(tx: Connection, tokens: Collection[str], now: datetime) -> set[str]:
+    """Return the tokens of hosts that live."""
+    return set(tx.scalars(LIVE, {"tokens": sorted(tokens), "now": now}))
+
+
+def _rows(works: Mapping[int, Work]) -> dict[int, MemberRow]:
+    return {number: work.row for number, work in works.items()}
+
+
+def _grafters(tx: Connection, head: Row[Any], starts: Sequence[AttemptRef]) -> set[int]:
+    if not head.last_group:  # the flow has no groups
+        return set()
+    numbers = [start.number for start in starts]
+    return set(tx.scalars(GRAFTERS, {"of_flow": head.id, "numbers": numbers}))
+
+
+def _errors(tx: Connection, head: Row[Any], starts: Sequence[AttemptRef]) -> dict[int, list[dict[str, Any]]]:
+    """Return the errors of earlier attempts by member, oldest first."""
+    errors: dict[int, list[dict[str, Any]]] = {}
+    numbers = [start.number for start in starts if start.attempt > 1]
+    if numbers:
+        for row in tx.execute(ERRORS, {"of_flow": head.id, "numbers": numbers}):
+            error = {"attempt": row.attempt, "at": row.ended_at.isoformat(), "error": row.reason}
+            errors.setdefault(row.member, []).append(error)
+    return errors
+
+
+def _step(
+    head: Row[Any],
+    start: AttemptRef,
+    work: Work,
+    arguments: Any,
+    deaths: int,
+    grafters: Collection[int],
+    errors: Mapping[int, Sequence[Mapping[str, Any]]],
+) -> ClaimedStep:
+    definition_arguments = getattr(work.definition.work, "arguments", None)
+    return ClaimedStep(
+        start=start,
+        path=work.row.path,
+        definition=work.definition,
+        arguments=definition_arguments if arguments is None else arguments,
+        flow_id=head.flow_id,
+        flow_name=head.name,
+        flow_uid=head.uid,
+        is_grafter=start.number in grafters,
+        deaths=deaths,
+        scheduled_at=work.row.scheduled_at(start.attempt),
+        errors=errors.get(start.number, ()),
+    )

@@ -1,0 +1,1 @@
+"""Workflows: the order of the steps."""

@@ -1,0 +1,137 @@
+"""Steps: attempts go to the hosts of steps, in slices or one by one.
+
+A host records attempts by its claim, and stores their ends before its answer. An attempt has one activity at a time.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+
+from temporalio import workflow
+from temporalio.workflow import ActivityConfig, ActivityHandle
+
+from crawler_lifecycle.base.ranges import from_ranges, to_ranges
+from crawler_lifecycle.flows.rules.following import completed_before, followers
+from crawler_lifecycle.flows.rules.messages import AttemptRef, RunSteps, StepsEnded
+from crawler_lifecycle.flows.rules.plan import AttemptStart, MemberChange
+from crawler_lifecycle.flows.rules.planner import Planner
+from crawler_lifecycle.flows.rules.slicing import Slices
+from crawler_lifecycle.flows.rules.standing import released
+from crawler_lifecycle.flows.workflows.acts import Bell
+from crawler_lifecycle.flows.workflows.course import Course
+from crawler_lifecycle.flows.workflows.news import News
+from crawler_lifecycle.model.flow_states import MemberKind
+from crawler_lifecycle.model.naming import steps_queue
+from crawler_lifecycle.temporal.options import STEPS
+
+RUN_STEPS = "run_steps"  # the hosts' activity: the hosts have the author's code
+MOST_PENDING = 500  # attempts with an activity
+UNSEEN = timedelta(seconds=2)  # then a member that no host has claimed is shown as available
+Handle = ActivityHandle[StepsEnded]
+
+
+class StepStarter:
+    def __init__(self, bell: Bell) -> None:
+        self._bell = bell
+        self._slices = Slices()
+        self._asked: set[tuple[int, int]] = set()  # attempts with an activity
+        self._answers: deque[tuple[RunSteps, Handle, Planner]] = deque()  # with the planner of the starts
+        self._unseen: deque[tuple[datetime, int, int]] = deque()  # starts to show as available, if no host claims them
+
+    @property
+    def pending(self) -> int:
+        """Number of attempts with an activity."""
+        return len(self._asked)
+
+    @property
+    def room(self) -> int:
+        """Number of further attempts that may start."""
+        return max(0, MOST_PENDING - self.pending)
+
+    def start(self, course: Course, starts: Sequence[AttemptStart]) -> None:
+        """Start attempts. An attempt that still has an activity waits for the activity's answer."""
+        new = [start for start in starts if (start.number, start.attempt) not in self._asked]
+        show_at = workflow.now() + UNSEEN
+        self._unseen += ((show_at, start.number, start.attempt) for start in new)
+        self._ask_in_slices(course, course.door, [start.number for start in new])
+
+    def adopt(self, course: Course) -> None:
+        """Ask for attempts under way without an activity, such as an earlier supervisor's attempts."""
+        for number in sorted(course.planner.in_flight):
+            row = course.planner.rows[number]
+            if row.kind is MemberKind.STEP and (number, row.attempt) not in self._asked:
+                self._ask(course, course.door, [_ref(course, number)])
+
+    def take(self, course: Course, news: News) -> None:
+        """Take the answers of hosts."""
+        while self._answers:
+            step, handle, planner = self._answers.popleft()
+            answer = handle.result()
+            course.take_followers(step, answer)
+            course.observe_ends(answer.ends)
+            heads = {ref.number for ref in step.starts}
+            self._slices.note(step.route, sum(end.number in heads for end in answer.ends), answer.seconds)
+            if answer.has_news or answer.has_lost:
+                # a new planner was made after the loss
+                news.want(first=True, all_rows=answer.has_lost and planner is course.planner)
+            stale = set(from_ranges(answer.stale))
+            rest: dict[int, list[int]] = {}  # members without an end, by the door of their starts
+            for ref in step.starts:
+                self._asked.discard((ref.number, ref.attempt))
+                if ref.number in stale and course.refuse(ref, step.door):
+                    news.want(first=True, refused=[ref.number])
+                elif course.is_under_way(ref.number, ref.attempt):
+                    rest.setdefault(course.unconfirmed.door_of(ref.number, course.door), []).append(ref.number)
+            for door, numbers in rest.items():
+                self._ask_in_slices(course, door, numbers)
+            for ref in (follower.start for follower in step.followers):
+                if course.is_under_way(ref.number, ref.attempt) and (ref.number, ref.attempt) not in self._asked:
+                    self._ask(course, course.door, [ref])
+
+    def unclaimed(self, course: Course, now: datetime) -> Iterator[MemberChange]:
+        """Yield changes to show members without a host as available."""
+        while self._unseen and self._unseen[0][0] <= now:
+            _, number, attempt = self._unseen.popleft()
+            pending = course.unconfirmed.find(number, attempt)
+            if pending is not None:
+                available = released(pending.was, now)
+                if available.state is not pending.was.state:
+                    yield MemberChange(pending.was, available)
+
+    @property
+    def wake_at(self) -> datetime | None:
+        return self._unseen[0][0] if self._unseen else None
+
+    def _ask_in_slices(self, course: Course, door: int, numbers: Sequence[int]) -> None:
+        for together in self._slices.cut(numbers, course.planner):
+            self._ask(course, door, [_ref(course, number) for number in together])
+
+    def _ask(self, course: Course, door: int, refs: Sequence[AttemptRef]) -> None:
+        route = course.planner.rows[refs[0].number].route
+        is_alone = len(refs) == 1 and not self._slices.is_slow(route)
+        following = followers(course.planner, refs[0].number) if is_alone else ()
+        all_refs = (*refs, *(follower.start for follower in following))
+        step = RunSteps(
+            flow=course.flow,
+            door=door,
+            flow_id=course.flow_id,
+            route=route,
+            starts=tuple(refs),
+            followers=following,
+            after=to_ranges(completed_before(course.planner, (ref.number for ref in all_refs))),
+        )
+        course.hand(step)
+        self._asked.update((ref.number, ref.attempt) for ref in refs)
+        options: ActivityConfig = {**STEPS, "task_queue": steps_queue(workflow.info().task_queue, route)}
+        handle = workflow.start_activity(RUN_STEPS, step, result_type=StepsEnded, **options)
+        planner = course.planner
+        handle.add_done_callback(lambda _: self._answered(step, handle, planner))
+
+    def _answered(self, step: RunSteps, handle: Handle, planner: Planner) -> None:
+        self._answers.append((step, handle, planner))
+        self._bell.ring()
+
+
+def _ref(course: Course, number: int) -> AttemptRef:
+    row = course.planner.rows[number]
+    return AttemptRef(number=number, generation=row.attempt_generation, attempt=row.attempt)

@@ -1,0 +1,155 @@
+"""Attempts: runs claimed attempts until their ends are recorded."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TypeVar
+
+from crawler_lifecycle.base.pacing import Backoff
+from crawler_lifecycle.errors import PermanentError, TemporaryError
+from crawler_lifecycle.flows.model.requests import GraftMembers
+from crawler_lifecycle.flows.ports.claims import ClaimedStep, StepClaims
+from crawler_lifecycle.flows.ports.ledger import FlowDoors
+from crawler_lifecycle.flows.rules.words import MOST_DEATHS, PROCESS_DIED
+from crawler_lifecycle.hosts.calling import Function, work_of
+from crawler_lifecycle.hosts.ends import EndWriter
+from crawler_lifecycle.hosts.execution import NOT_ENDED, Execution, Outcome
+from crawler_lifecycle.hosts.functions import Functions
+from crawler_lifecycle.hosts.isolation import StepProcess
+from crawler_lifecycle.hosts.managers.hosting import Managers
+from crawler_lifecycle.hosts.outcomes import STOPPED, Ended, failure
+from crawler_lifecycle.model.flow_states import EndKind
+
+T = TypeVar("T")
+logger = logging.getLogger(__name__)
+PAUSES = Backoff(timedelta(milliseconds=100), timedelta(seconds=5))
+
+
+@dataclass(frozen=True)
+class Attempts:
+    """Functions, grafts and ends for claimed attempts. Every execution has a slot already."""
+
+    claims: StepClaims
+    doors: FlowDoors
+    token: str
+    functions: Functions
+    ends: EndWriter
+    threads: Executor
+    step_seconds: float  # time limit for a step without a timeout
+    managers: Managers | None = None  # None: the host runs no crawl managers
+
+    async def run(self, execution: Execution, function: Function) -> Outcome:
+        """Run the function, and store its end."""
+        if execution.link.is_cancelled:
+            return await self._recorded(execution, STOPPED)
+        running = self.functions.start(execution.step, function, execution.link, self._beginning(execution))
+        return await self._recorded(execution, await execution.ended(running, self._limit(execution.step)))
+
+    async def run_manager(self, execution: Execution, managers: Managers) -> Outcome:
+        """Run the manager, and store its end."""
+        return await self._recorded(execution, await execution.managed(managers.start(execution.step)))
+
+    async def run_suspect(self, execution: Execution, function: Function, process: "Suspects") -> Outcome:
+        """Run a function whose process has died before, in a process apart from the host.
+
+        A process that ends before it calls the function is no death of the function.
+        """
+        step, deaths, failures = execution.step, execution.step.deaths, 0
+        while deaths < MOST_DEATHS:
+            beginning = self._beginning(execution)
+            running = self.functions.start_in(process.present, step, function, execution.link, beginning)
+            ended = await execution.ended(running, self._limit(step))
+            if ended is None or ended.outcome != PROCESS_DIED or work_of(step).isolate:
+                return await self._recorded(execution, ended)
+            deaths += beginning.is_recorded
+            failures += not beginning.is_recorded
+            await execution.take_slot()
+            if failures == MOST_DEATHS:
+                return await self._recorded(execution, ended)
+        return await self._recorded(execution, _died(deaths))
+
+    def _beginning(self, execution: Execution) -> "Beginning":
+        return Beginning(self.claims, self.token, execution)
+
+    def _limit(self, step: ClaimedStep) -> float:
+        return work_of(step).timeout_seconds or self.step_seconds
+
+    async def _recorded(self, execution: Execution, ended: Ended | None) -> Outcome:
+        if ended is not None and ended.graft is not None:
+            ended = await self._after_graft(execution, ended, ended.graft)
+        if ended is None:
+            return NOT_ENDED
+        end = await self.ends.write(ended.of_step(execution.step))
+        return Outcome(end, has_news=ended.graft is not None, seconds=execution.seconds)
+
+    async def _after_graft(self, execution: Execution, ended: Ended, graft: GraftMembers) -> Ended | None:
+        """Attach the sub-workflow. A refused sub-workflow fails the attempt."""
+        try:
+            is_attached = await self._kept_on(execution, lambda: self.doors.graft(execution.step.flow_uid, graft))
+        except PermanentError as error:
+            return failure(error)
+        return ended if is_attached else None
+
+    async def _kept_on(self, execution: Execution, write: Callable[[], object]) -> bool:
+        """Write, again and again while the database is away. Return whether the attempt is still the host's."""
+        loop, failures = asyncio.get_running_loop(), 0
+        while not execution.is_gone:
+            try:
+                await loop.run_in_executor(self.threads, write)
+            except TemporaryError as error:
+                failures += 1
+                logger.warning("%s waits for the database: %s", execution.step.path, error.message)
+                await asyncio.sleep(PAUSES.seconds(failures))
+            else:
+                break
+        return not execution.is_gone
+
+
+@dataclass
+class Beginning:
+    """Records that a process apart will call the function next: from then on, the loss of the claim is a death."""
+
+    claims: StepClaims
+    token: str
+    execution: Execution
+    is_recorded: bool = False
+
+    def __call__(self) -> bool:
+        """Record the beginning, again and again while the database is away. Return whether the call may begin."""
+        step, failures = self.execution.step, 0
+        while not self.execution.is_gone:
+            try:
+                self.is_recorded = self.claims.begin(step.flow_uid, step.start, self.token)
+                break
+            except TemporaryError as error:
+                failures += 1
+                logger.warning("%s waits for the database: %s", step.path, error.message)
+                time.sleep(PAUSES.seconds(failures))  # no event reports that the database is back
+        return self.is_recorded
+
+
+class Suspects:
+    """A process for functions whose processes have died before. It serves them one after another until it dies."""
+
+    def __init__(self, functions: Functions) -> None:
+        self._functions = functions
+        self._process: StepProcess | None = None
+
+    @property
+    def present(self) -> StepProcess:
+        if self._process is None or not self._process.is_alive:
+            self._process = self._functions.new_process()
+        return self._process
+
+    def close(self) -> None:
+        if self._process is not None:
+            self._process.close()
+
+
+def _died(deaths: int) -> Ended:
+    error = f"the process with the function died {deaths} times"
+    return Ended(EndKind.FAILED, reason=PROCESS_DIED, outcome=PROCESS_DIED, error=error)

@@ -1,0 +1,106 @@
+"""Joining: an activity joins the attempts under way in its process, or claims them, and waits for their ends.
+
+A function belongs to its claim and not to an activity: an activity may be cancelled or tried again while its functions
+continue, and then the second try waits for the same functions.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+
+from crawler_lifecycle.base.pacing import Backoff
+from crawler_lifecycle.flows.activities.steps import TryAgain
+from crawler_lifecycle.flows.ports.claims import Claimed
+from crawler_lifecycle.flows.rules.messages import AttemptRef, RunSteps
+from crawler_lifecycle.flows.rules.words import NO_HOST
+from crawler_lifecycle.hosts.batches import Batches
+from crawler_lifecycle.hosts.calling import Function, is_manager
+from crawler_lifecycle.hosts.claiming import Claiming
+from crawler_lifecycle.hosts.looks import Look
+from crawler_lifecycle.hosts.slots import Slots
+from crawler_lifecycle.hosts.tasks import Tasks
+from crawler_lifecycle.hosts.under_way import UnderWay
+
+HELD = Backoff(timedelta(milliseconds=250), timedelta(seconds=2))  # pauses between looks at another host's claim
+DRAIN_PAUSE = timedelta(milliseconds=100)
+
+
+@dataclass(frozen=True)
+class Joining:
+    under_way: UnderWay
+    claiming: Claiming
+    batches: Batches
+    tasks: Tasks
+    slots: Slots
+    manager_slots: Slots
+
+    async def run(self, look: Look, functions: Mapping[int, Function]) -> None:
+        """Bring the look to its answer."""
+        looks = 0
+        while True:
+            look.take_outcomes()
+            self._join(look)
+            if look.to_claim and not await self._claim_or_leave(look, functions):
+                return
+            if look.is_over:
+                return
+            if look.is_left and not look.under_way:
+                raise TryAgain("the activity was cancelled", HELD.first, cause="Cancelled")
+            looks += 1
+            await look.wait(HELD.seconds(looks))
+
+    def _join(self, look: Look) -> None:
+        """Let the look wait for attempts that the process has under way already."""
+        for number, start in list(look.to_claim.items()):
+            key = look.key(start)
+            if (future := self.under_way.outcome(key)) is not None:
+                look.wait_for(number, future, is_on_record=self.under_way.is_claimed(key))
+
+    async def _claim_or_leave(self, look: Look, functions: Mapping[int, Function]) -> bool:
+        """Claim. Return False if the host has no place for followers: the supervisor then plans the followers."""
+        try:
+            await self._claim(look, functions)
+        except TryAgain:
+            if not look.has_only_followers:
+                raise
+            return False
+        return True
+
+    async def _claim(self, look: Look, functions: Mapping[int, Function]) -> None:
+        """Claim the attempts, and let the claimed attempts run. Attempts in other hosts stay to be claimed."""
+        if self.batches.is_closed:
+            raise TryAgain("the host ends", DRAIN_PAUSE, cause="Draining")
+        slots = await self._with_slot(look.step, functions[next(iter(look.to_claim))])
+        self._join(look)  # another activity may have claimed the attempts meanwhile
+        look.leave_followers(1 + self.slots.free)  # more would wait here beside idle hosts
+        starts = list(look.to_claim.values())
+        futures = {start.number: self.under_way.reserve(look.key(start)) for start in starts}
+        try:
+            claimed = await self._claimed(look, starts)
+        except BaseException:
+            slots.give_back()
+            self.under_way.settle_all(map(look.key, starts))
+            raise
+        mine = {step.start.number for step in claimed.mine}
+        self.under_way.settle_all(look.key(start) for start in starts if start.number not in mine)
+        look.take_claimed(claimed, {number: futures[number] for number in mine})
+        if mine:
+            executions = [self.under_way.execute(step, slots) for step in claimed.mine]
+            self.tasks.spawn(self.batches.run(executions, functions))
+        else:
+            slots.give_back()
+
+    async def _claimed(self, look: Look, starts: list[AttemptRef]) -> Claimed:
+        if not starts:
+            return Claimed()
+        return await self.claiming.claim(look.step, starts, look.before(starts))
+
+    async def _with_slot(self, step: RunSteps, function: Function) -> Slots:
+        """Take a slot for the first step. A manager without a slot waits with a cause, and never for a step's slot."""
+        if not is_manager(function):
+            await self.slots.take_soon()
+            return self.slots
+        if self.manager_slots.is_full:
+            await self.claiming.note_cause(step, NO_HOST)
+        await self.manager_slots.take_soon()
+        return self.manager_slots

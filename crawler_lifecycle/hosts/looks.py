@@ -1,0 +1,149 @@
+"""Looks: an activity's view of its attempts, from their claims to their ends."""
+
+import asyncio
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from crawler_lifecycle.base.ranges import from_ranges, to_ranges
+from crawler_lifecycle.flows.ports.claims import AttemptKey, Claimed
+from crawler_lifecycle.flows.rules.ends import AttemptEnd
+from crawler_lifecycle.flows.rules.messages import AttemptRef, RunSteps, StepsEnded
+from crawler_lifecycle.hosts.execution import Outcome
+from crawler_lifecycle.hosts.followers import Followers
+
+SLOW_SECONDS = 1.0  # after a first end: time for further ends, or for followers to start
+
+
+@dataclass
+class Look:
+    """An activity's attempts: to be claimed, under way in the process, ended or stale."""
+
+    step: RunSteps
+    to_claim: dict[int, AttemptRef] = field(init=False)
+    followers: Followers = field(init=False)
+    under_way: dict[int, "asyncio.Future[Outcome]"] = field(default_factory=dict)
+    is_left: bool = False  # whether the activity was cancelled
+    _ends: list[AttemptEnd] = field(default_factory=list)
+    _first_end: float | None = None  # time when the activity got to know its first end
+    _stale: list[int] = field(default_factory=list)
+    _starts: dict[int, AttemptRef] = field(init=False)  # for all attempts
+    _heads: set[int] = field(init=False)  # the supervisor's starts
+    _has_due: bool = False  # whether followers have become due since the last wait
+    _has_lost: bool = False
+    _has_news: bool = False
+    _seconds: float = 0
+
+    def __post_init__(self) -> None:
+        self.to_claim = {start.number: start for start in self.step.starts}
+        self._starts = dict(self.to_claim)
+        self._heads = set(self.to_claim)
+        self.followers = Followers(self.step.followers)
+
+    @property
+    def result(self) -> StepsEnded:
+        return StepsEnded(
+            ends=tuple(self._ends),
+            stale=to_ranges(self._stale),
+            followed=to_ranges(self.followers.started),
+            has_lost=self._has_lost,
+            has_news=self._has_news,
+            seconds=self._seconds,
+        )
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the activity may answer. Slow steps must not hold up quick steps' dependents for long."""
+        if not self.to_claim and not self.under_way:
+            return True
+        if self.step.followers:
+            return self.followers.is_awaited
+        return self._is_slow
+
+    @property
+    def has_only_followers(self) -> bool:
+        """Whether all steps of the supervisor have ended."""
+        return self._heads.isdisjoint(self.to_claim.keys() | self.under_way.keys())
+
+    @property
+    def _is_slow(self) -> bool:
+        return self._first_end is not None and time.monotonic() - self._first_end > SLOW_SECONDS
+
+    def key(self, start: AttemptRef) -> AttemptKey:
+        return self.step.flow.uid, start.number, start.attempt
+
+    def before(self, starts: Iterable[AttemptRef]) -> set[int]:
+        """Return the members whose completion has to be stored before the starts."""
+        return self.followers.before(start.number for start in starts).union(from_ranges(self.step.after))
+
+    def wait_for(self, number: int, future: "asyncio.Future[Outcome]", *, is_on_record: bool) -> None:
+        """Wait for the attempt's outcome. A claim under way may be refused: then the attempt is not recorded."""
+        self.under_way[number] = future
+        del self.to_claim[number]
+        if is_on_record:
+            self.followers.note_start(number)
+
+    def leave_followers(self, most: int) -> None:
+        """Claim new followers, up to the limit. The supervisor gives the others to any host."""
+        for number in self.followers.beyond(self.to_claim, most):
+            del self.to_claim[number]
+
+    def take_claimed(self, claimed: Claimed, mine: "Mapping[int, asyncio.Future[Outcome]]") -> None:
+        """Take a claim's answer. `mine`: the outcomes of the attempts that the process has claimed."""
+        self._has_lost |= claimed.has_lost
+        self.take_ended(claimed.ended)
+        for number in claimed.held:
+            self.followers.note_start(number)
+        for number in claimed.stale:
+            self.to_claim.pop(number, None)
+            if not self.followers.refuse(number):
+                self._stale.append(number)
+        for number, future in mine.items():
+            self.wait_for(number, future, is_on_record=True)
+
+    def take_ended(self, ends: Iterable[AttemptEnd]) -> None:
+        for end in ends:
+            self._add(end)
+            self.to_claim.pop(end.number, None)
+        self._follow()
+
+    def take_outcomes(self) -> None:
+        """Take the ends of attempts under way. An attempt without an end has to be claimed again."""
+        for number in [number for number, future in self.under_way.items() if future.done()]:
+            outcome = self.under_way.pop(number).result()
+            if outcome.end is None:
+                self.to_claim[number] = self._starts[number]
+            else:
+                self._add(outcome.end)
+                self._has_news |= outcome.has_news
+                self.followers.is_awaited |= outcome.has_news
+                self._seconds += outcome.seconds if number in self._heads else 0
+        self._follow()
+
+    async def wait(self, seconds: float) -> None:
+        """Wait for an end of an attempt under way; with attempts in other hosts, not longer than the time."""
+        if self._has_due:
+            self._has_due = False
+            return
+        if not self.under_way:
+            await asyncio.sleep(seconds)
+            return
+        times = [seconds] if self.to_claim else []
+        if self._first_end is not None and not self.step.followers:
+            times.append(SLOW_SECONDS)
+        timeout = min(times, default=None)
+        await asyncio.wait(self.under_way.values(), timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+
+    def _add(self, end: AttemptEnd) -> None:
+        self._ends.append(end)
+        self.followers.note_end(end)
+        if self._first_end is None:
+            self._first_end = time.monotonic()
+
+    def _follow(self) -> None:
+        """Let due followers be claimed."""
+        if self.is_left:
+            return
+        for start in self.followers.take_due(is_late=self._is_slow):
+            self.to_claim[start.number] = self._starts[start.number] = start
+            self._has_due = True

@@ -1,0 +1,1 @@
+"""Hosting of crawl managers: a process for each manager."""

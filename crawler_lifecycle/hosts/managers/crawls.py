@@ -1,0 +1,249 @@
+"""Crawls: a manager's crawls in Temporal. Tasks on the host's event loop send starts and stops, and look after starts.
+
+While Temporal is away, starts wait here: the manager's thread continues with the reactions to ends.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
+
+from crawler_lifecycle.base.pacing import Backoff
+from crawler_lifecycle.delivery.ports.outside import FlowSupervisors
+from crawler_lifecycle.errors import Fenced, LifecycleError, PermanentError, TemporaryError
+from crawler_lifecycle.flows.rules.unstarted import Refusal, is_missing, refusal
+from crawler_lifecycle.hosts.managers.catalogue import Catalogue
+from crawler_lifecycle.managers.ports import ManagerLedger, ManagerRef, ManagerStart
+from crawler_lifecycle.model.manager_items import Job
+from crawler_lifecycle.model.requests import StopRequest
+
+T = TypeVar("T")
+logger = logging.getLogger(__name__)
+AT_ONCE = 16
+LOOK_UPS = 2  # of projects' catalogue entries: each takes a thread, for long while the scheduler service is away
+START_SECONDS = 2.0  # the object's longest wait for starts
+CHECK_SECONDS = 60.0  # between looks for attempts without a run
+PAUSES = Backoff(timedelta(milliseconds=200), timedelta(seconds=5))  # between tries while Temporal is away
+STOP_PAUSES = Backoff(timedelta(seconds=1), timedelta(seconds=30))  # between requests to crawls to stop
+
+
+class Crawls:
+    """A manager's crawls. A start is repeated with the same workflow id, so an ambiguous answer does no harm."""
+
+    def __init__(
+        self,
+        ledger: ManagerLedger,
+        supervisors: FlowSupervisors,
+        ref: ManagerRef,
+        flow_id: str,
+        on_change: Callable[[], None],
+        catalogue: Catalogue,
+    ) -> None:
+        """Make the crawls, on the host's event loop. `on_change`: called after an attempt's refusal."""
+        self._catalogue = catalogue
+        self._ledger = ledger
+        self._supervisors = supervisors
+        self._ref = ref
+        self._flow_id = flow_id
+        self._on_change = on_change
+        self._loop = asyncio.get_running_loop()
+        self._limit, self._look_ups = asyncio.Semaphore(AT_ONCE), asyncio.Semaphore(LOOK_UPS)
+        self._stop_limit = asyncio.Semaphore(AT_ONCE)
+        self._asked: set[str] = set()  # jobs whose workflows know of the stop
+        self._starting: dict[str, asyncio.Task[str | None]] = {}  # by workflow id
+        self._stopping: asyncio.Task[None] | None = None
+        self._stops_all = False
+        self._reasons: dict[str, str] = {}  # for the stops of single jobs, by key
+        self._requests: dict[str, StopRequest] = {}  # by key: a repeated request is the same
+        self._finishing: asyncio.Task[None] | None = None
+        self._checking: asyncio.Task[None] | None = None
+
+    # for the manager's thread
+
+    def begin(self) -> None:
+        """Make a previous host's starts, and look after all starts from now on."""
+        self._soon(self._begin_to_check)
+
+    def start(self, starts: Sequence[ManagerStart]) -> "Future[dict[int, str]]":
+        """Start workflows for recorded attempts. The answer has the refused attempts' problems by number.
+
+        The answer comes after some seconds at the latest. The remaining starts continue.
+        """
+        return asyncio.run_coroutine_threadsafe(self._start_all(starts), self._loop)
+
+    def stop(self) -> None:
+        """Ask all crawls under way to stop, again and again until their ends are stored."""
+        self._soon(self._begin_to_stop)
+
+    def finish(self, reasons: Mapping[str, str]) -> "Future[None]":
+        """Ask the crawls with a reason to stop. Return after some seconds at the latest; other requests continue."""
+        return asyncio.run_coroutine_threadsafe(self._finish(reasons), self._loop)
+
+    def close(self) -> None:
+        """Leave the crawls. Another host makes the starts that Temporal has not taken."""
+        self._soon(self._cancel)
+
+    def _soon(self, act: Callable[[], None]) -> None:
+        with suppress(RuntimeError):  # the event loop has ended
+            self._loop.call_soon_threadsafe(act)
+
+    # on the event loop
+
+    def _cancel(self) -> None:
+        for task in (self._checking, self._stopping, self._finishing, *self._starting.values()):
+            if task is not None:
+                task.cancel()
+
+    async def _start_all(self, starts: Sequence[ManagerStart]) -> dict[int, str]:
+        tasks = {start.job.number: self._begin(start) for start in starts}
+        if tasks:
+            await asyncio.wait(tasks.values(), timeout=START_SECONDS)
+        done = {number: task.result() for number, task in tasks.items() if task.done() and not task.cancelled()}
+        return {number: problem for number, problem in done.items() if problem is not None}
+
+    def _begin(self, start: ManagerStart) -> asyncio.Task[str | None]:
+        key = start.job.key
+        if key not in self._starting:
+            self._starting[key] = task = asyncio.create_task(self._start(start))
+            task.add_done_callback(lambda _: self._starting.pop(key, None))
+        return self._starting[key]
+
+    async def _start(self, start: ManagerStart) -> str | None:
+        """Start the workflow. Return why the request is refused for good."""
+        key, request = start.job.key, start.request
+        try:
+            if self._catalogue.may_have_preferred(request):
+                async with self._look_ups:
+                    request = await self._patiently(key, lambda: asyncio.to_thread(self._catalogue.preferred, request))
+            async with self._limit:
+                await self._patiently(key, lambda: self._supervisors.start_crawl(key, request))
+        except PermanentError as error:
+            await self._refuse(start.job, Refusal(error.message))
+            return error.message
+        return None
+
+    async def _patiently(self, key: str, act: Callable[[], Awaitable[T]]) -> T:
+        """Act, again and again until the act succeeds or its request is refused for good."""
+        failures = 0
+        while True:
+            try:
+                return await act()
+            except PermanentError:
+                raise
+            except LifecycleError as error:
+                logger.warning("%s waits for its start: %s", key, error.message)
+            except Exception:  # our own fault loses no start: the start is tried again
+                logger.exception("%s waits for its start", key)
+            failures += 1
+            await asyncio.sleep(PAUSES.seconds(failures))
+
+    async def _refuse(self, job: Job, refusal: Refusal) -> None:
+        await self._written(lambda: self._ledger.refuse(self._ref, job.number, job.attempt, refusal))
+        self._on_change()
+
+    async def _written(self, write: Callable[[], T]) -> T | None:
+        """Write, again and again while the database is away. None: another host has the manager."""
+        failures = 0
+        while True:
+            try:
+                return await asyncio.to_thread(write)
+            except Fenced:
+                return None
+            except TemporaryError as error:
+                failures += 1
+                logger.warning("a crawl manager waits: %s", error.message)
+                await asyncio.sleep(PAUSES.seconds(failures))
+
+    # attempts without a run
+
+    def _begin_to_check(self) -> None:
+        if self._checking is None:
+            self._checking = asyncio.create_task(self._check_for_ever())
+
+    async def _check_for_ever(self) -> None:
+        await self._goes_on(self._start_again())
+        while True:
+            await asyncio.sleep(CHECK_SECONDS)
+            await self._goes_on(self._check())
+
+    async def _goes_on(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except LifecycleError as error:
+            logger.warning("crawls of a manager of flow %s are not looked after: %s", self._flow_id, error.message)
+        except Exception:  # our own fault must not end the checks
+            logger.exception("crawls of a manager of flow %s are not looked after", self._flow_id)
+
+    async def _start_again(self) -> None:
+        for start in await self._written(lambda: self._ledger.unstarted(self._ref)) or ():
+            self._begin(start)
+
+    async def _check(self) -> None:
+        """Start attempts without a workflow. Refuse attempts whose workflow has closed without a run."""
+        before = datetime.now(UTC) - timedelta(seconds=CHECK_SECONDS)
+        closed: dict[str, Refusal] = {}
+        for start in await asyncio.to_thread(self._ledger.unstarted, self._ref, before):
+            workflow = await self._supervisors.describe(start.job.key)
+            if workflow.is_open:
+                continue
+            if is_missing(workflow):
+                self._begin(start)
+            elif (why := refusal(workflow, await self._supervisors.failure(start.job.key))) is not None:
+                closed[start.job.key] = why
+        if not closed:
+            return
+        # the workflow may have made its run after the first reading
+        for start in await asyncio.to_thread(self._ledger.unstarted, self._ref, before):
+            if start.job.key in closed:
+                await self._refuse(start.job, closed[start.job.key])
+
+    # stops
+
+    def _begin_to_stop(self) -> None:
+        if not self._stops_all:
+            self._stops_all = True
+            self._go_on_to_stop()
+
+    async def _finish(self, reasons: Mapping[str, str]) -> None:
+        self._reasons.update(reasons)
+        self._finishing = asyncio.create_task(self._goes_on(self._ask_all()))
+        await asyncio.wait([self._finishing], timeout=START_SECONDS)
+        if self._reasons:
+            self._go_on_to_stop()
+
+    def _go_on_to_stop(self) -> None:
+        """Make the new requests at once, and repeat them."""
+        if self._stopping is not None:
+            self._stopping.cancel()
+        self._stopping = asyncio.create_task(self._stop())
+
+    async def _stop(self) -> None:
+        rounds = 0
+        while self._stops_all or self._reasons:
+            rounds += 1
+            await self._goes_on(self._ask_all())
+            await asyncio.sleep(STOP_PAUSES.seconds(rounds))
+
+    async def _ask_all(self) -> None:
+        """Ask the workflows to stop. A workflow without a start gets the request later."""
+        chosen = set(self._reasons)  # while this call waits, further reasons may come
+        running = {job.key for job in await self._written(lambda: self._ledger.running(self._ref)) or []}
+        keys = running if self._stops_all else running & chosen
+        await asyncio.gather(*(self._ask(key) for key in keys - self._asked))
+        for key in chosen - (keys - self._asked):
+            self._reasons.pop(key, None)
+
+    async def _ask(self, key: str) -> None:
+        if key not in self._requests:
+            actor, reason = f"flow {self._flow_id}"[:256], self._reasons.get(key)
+            self._requests[key] = StopRequest(actor=actor, door="flow", reason=reason, asked_at=datetime.now(UTC))
+        async with self._stop_limit:
+            try:
+                await self._supervisors.stop(key, self._requests[key])
+            except LifecycleError as error:
+                logger.info("%s cannot be asked to stop yet: %s", key, error.message)
+            else:
+                self._asked.add(key)

@@ -1,0 +1,264 @@
+"""Desk: the host's answers to the calls of a manager's object."""
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import TypeVar
+from uuid import uuid4
+
+from pydantic import JsonValue
+
+from crawler_lifecycle.errors import TemporaryError
+from crawler_lifecycle.flows.model.turns import (
+    NO_EFFECTS,
+    Begun,
+    Counts,
+    Effects,
+    Intent,
+    Offered,
+    Page,
+    Reaction,
+    Start,
+    Wake,
+)
+from crawler_lifecycle.flows.rules.unstarted import Refusal
+from crawler_lifecycle.hosts.managers.box import Box
+from crawler_lifecycle.hosts.managers.catalogue import Catalogue
+from crawler_lifecycle.hosts.managers.crawls import Crawls
+from crawler_lifecycle.hosts.managers.output import Output
+from crawler_lifecycle.hosts.managers.phases import PAGE_PHASE, Phases
+from crawler_lifecycle.hosts.managers.setbacks import ALL_JOBS, Setbacks
+from crawler_lifecycle.managers.authors.link import running_of
+from crawler_lifecycle.managers.ports import ManagerLedger, ManagerRef
+from crawler_lifecycle.model.manager_items import Job, JobFilter, JobState, Waiting
+
+T = TypeVar("T")
+logger = logging.getLogger(__name__)
+PAUSES = (0.1, 0.5, 1.0, 2.0, 5.0)  # seconds while the database is away
+LOOK_SECONDS = 1.0  # between looks for the ends in a wait for jobs
+IGNORED_PAUSES = (0.0, 1.0, 2.0, 5.0)  # seconds until ends wake again, after wakes without a reaction
+
+
+@dataclass
+class Desk:
+    """Answers for an object. All methods belong to the manager's thread."""
+
+    ledger: ManagerLedger
+    ref: ManagerRef
+    begun: Begun
+    box: Box
+    crawls: Crawls
+    catalogue: Catalogue
+    setbacks: Setbacks
+    phases: Phases
+    output: Output
+    is_closed: bool = False
+    is_outdated: bool = False  # whether the object's memory has an end that is off record: a new object has to follow
+    items_door: int = field(init=False)  # the last door in the object's knowledge
+    offered_ends: dict[tuple[int, int], str] = field(default_factory=dict)  # keys by number and attempt
+    ignored_wakes: int = 0  # wakes by ends since the last reaction: `is_finished` may deny ends
+    ends_wake_at: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.items_door = self.begun.items_door
+
+    def begin(self) -> Begun:
+        return self.begun
+
+    def intent(self) -> Intent:
+        return self._patiently(lambda: self.ledger.intent(self.ref))
+
+    def enter(self, phase: str, about: str | None) -> None:
+        self.phases.enter(phase, about)
+
+    def ended(self, limit: int) -> list[Job]:
+        """Return ends without a reaction. Failing jobs come last, and after their pauses."""
+        failing = self.setbacks.failing_jobs
+        jobs = self._patiently(lambda: self.ledger.ended(self.ref, limit, without=failing))
+        if failing and not jobs:
+            held = self.setbacks.held_jobs
+            jobs = self._patiently(lambda: self.ledger.ended(self.ref, limit, without=held))
+            gone = set(failing) - set(held) - {job.key for job in jobs}
+            self.setbacks.forget(
+                [ALL_JOBS, *gone] if gone else []
+            )  # the runs were reopened, or people have cancelled the items
+        self.offered_ends = {(job.number, job.attempt): job.key for job in jobs}
+        return jobs
+
+    def react(self, reactions: list[Reaction]) -> None:
+        ends = [(reaction.number, reaction.attempt) for reaction in reactions]
+        jobs = [ALL_JOBS, *(self.offered_ends[end] for end in ends if end in self.offered_ends)]
+        counts = self.setbacks.after(jobs)
+        self.ignored_wakes = 0
+        on_record = self._patiently(lambda: self.ledger.react(self.ref, reactions, counts))
+        self.is_outdated = on_record < len(reactions)
+        if not self.is_outdated:  # otherwise neither the reactions nor the counts after them are stored
+            self.setbacks.note_record(jobs)
+
+    def running(self) -> list[Job]:
+        return self._patiently(lambda: self.ledger.running(self.ref))
+
+    def jobs(self, state: JobState, after: int, limit: int, tags: list[str], every_flow: bool) -> list[Job]:
+        return self._patiently(
+            lambda: self.ledger.jobs(self.ref, state, after=after, limit=limit, tags=tags, every_flow=every_flow)
+        )
+
+    def runs(self, chosen: JobFilter) -> list[Job]:
+        return self._patiently(lambda: self.ledger.runs(self.ref, chosen))
+
+    def offer(self, page: Page) -> Offered:
+        has_progress = (page.items and not page.is_reread) or page.is_exhausted
+        phases = [PAGE_PHASE] if has_progress else []
+        counts = self.setbacks.after(phases)
+        offered = self._patiently(lambda: self.ledger.offer(self.ref, page, counts))
+        self.setbacks.note_record(phases)
+        return offered
+
+    def waiting(self, limit: int, after: Waiting | None) -> list[Waiting]:
+        return self._patiently(lambda: self.ledger.waiting(self.ref, limit, after=after))
+
+    def delay(self, numbers: list[int]) -> None:
+        self._patiently(lambda: self.ledger.delay(self.ref, numbers))
+
+    def start(self, starts: list[Start]) -> list[Job | str | None]:
+        """Refuse requests against the catalogue, record attempts, then start their workflows."""
+        problems = self.catalogue.refusals(starts)
+        for start in starts:
+            if (problem := problems.get(start.number)) is not None:
+                self.refuse(start.number, start.attempt, problem)
+        accepted = [start for start in starts if start.number not in problems]
+        answer = self._patiently(lambda: self.ledger.start(self.ref, accepted))
+        refused: dict[int, str] = self.box.result(self.crawls.start(answer.started), {})
+        problems |= refused
+        jobs = {start.job.number: start.job for start in answer.started}
+        return [problems.get(start.number, jobs.get(start.number)) for start in starts]
+
+    def refuse(self, number: int, attempt: int, problem: str) -> None:
+        self._patiently(lambda: self.ledger.refuse(self.ref, number, attempt, Refusal(problem)))
+
+    def stop(self, reasons: dict[str, str] | None = None) -> None:
+        if reasons is None:
+            self.crawls.stop()
+        else:
+            self.box.result(self.crawls.finish(reasons), None)
+
+    def commit(self, effects: Effects) -> list[int]:
+        return self._commit(effects, None)
+
+    def note_setbacks(self, effects: Effects) -> None:
+        """Store the counts of failures, with the effects."""
+        self._commit(effects, self.setbacks.after(()))
+        self.setbacks.note_record()
+
+    def find(self, keys: list[str]) -> list[Job]:
+        return self._patiently(lambda: self.ledger.find(self.ref, keys))
+
+    def counts(self) -> Counts:
+        return self._patiently(lambda: self.ledger.counts(self.ref))
+
+    def close(self, reason: str, effects: Effects) -> bool:
+        newer_door = self._patiently(lambda: self.ledger.close(self.ref, reason, effects, self.items_door))
+        if newer_door is not None:
+            self.items_door = newer_door
+        self.is_closed = newer_door is None
+        return self.is_closed
+
+    def sleep(self, seconds: float | None, for_news: bool) -> Wake:
+        """Wait for the manager's news, for a failing job's next try, or for the time."""
+        self._end_cycle()
+        self.keep_output()
+        end = None if seconds is None else monotonic() + seconds
+        self.ends_wake_at = monotonic() + IGNORED_PAUSES[min(self.ignored_wakes, len(IGNORED_PAUSES) - 1)]
+        first = self.intent()
+        while (wake := self._wake(first, for_news)) is None:
+            remaining = None if end is None else end - monotonic()
+            if remaining is not None and remaining <= 0:
+                return Wake(intent=first, is_due=True)
+            next_try = self.setbacks.seconds_to_next() if for_news else None
+            if next_try is not None and next_try <= 0:
+                return Wake(intent=first, has_ends=True)
+            waits = [wait for wait in (remaining, next_try, self.output.seconds_to_write) if wait is not None]
+            self.box.wait(self._has_news, min(waits, default=None))
+            self.keep_output()
+        return wake
+
+    def _has_news(self) -> bool:
+        return self.box.is_interrupted or self.box.has_something or self.output.seconds_to_write == 0
+
+    def keep_output(self, *, at_once: bool = False) -> None:
+        """Store new lines, at most once in a second. While the database is away, the last lines are kept."""
+        wait = self.output.seconds_to_write
+        if wait is None or (wait > 0 and not at_once):
+            return
+        lines = self.output.lines()
+        try:
+            self.ledger.keep_output(self.ref, lines)
+        except TemporaryError as error:
+            logger.warning("a crawl manager's lines are not recorded yet: %s", error.message)
+            self.output.defer()
+            return
+        self.output.note_written(lines)
+
+    def wait_for(self, keys: list[str], seconds: float) -> list[str]:
+        """Wait until the jobs have ended. Return the keys of jobs that still run."""
+        end = monotonic() + seconds
+        while True:
+            running = running_of(self, keys)
+            remaining = end - monotonic()
+            if not running or remaining <= 0 or self.box.is_interrupted:
+                return running
+            self.box.wait(lambda: self.box.is_interrupted, min(remaining, LOOK_SECONDS))
+            self.keep_output()
+
+    def _end_cycle(self) -> None:
+        """Note the progress by the phases in the cycle."""
+        passed = self.phases.take_passed()
+        if (counts := self.setbacks.after(passed)) is not None:
+            self._commit(NO_EFFECTS, counts)
+        self.setbacks.note_record(passed)
+
+    def _commit(self, effects: Effects, setbacks: Mapping[str, JsonValue] | None) -> list[int]:
+        call = str(uuid4())
+        return self._patiently(lambda: self.ledger.commit(self.ref, effects, call, setbacks))
+
+    def _wake(self, first: Intent, for_news: bool) -> Wake | None:
+        """Return why the object continues; None: the object waits."""
+        if self.box.must_leave:
+            return Wake(must_leave=True)
+        if self.box.object_ended:
+            return Wake(intent=first)
+        news, has_due = self.box.take()
+        intent, has_ends = first, False
+        has_items = has_due
+        if news is not None:
+            intent, has_items = news.intent, has_due or news.items_door > self.items_door
+            has_ends = for_news and news.has_ends and monotonic() >= self.ends_wake_at and self._has_further_ends()
+            self.ignored_wakes += has_ends
+            self.items_door = news.items_door
+        if intent is first and not (for_news and (has_ends or has_items)):
+            return None
+        return Wake(intent=intent, has_ends=has_ends, has_items=has_items)
+
+    def _has_further_ends(self) -> bool:
+        """Return whether a job without a failure has ended."""
+        failing = self.setbacks.failing_jobs
+        return not failing or bool(self._patiently(lambda: self.ledger.ended(self.ref, 1, without=failing)))
+
+    def _patiently(self, call: Callable[[], T]) -> T:
+        return patiently(call, self.box)
+
+
+def patiently(call: Callable[[], T], box: Box) -> T:
+    """Call, again and again while the database is away: the object is not to blame."""
+    failures = 0
+    while True:
+        try:
+            return call()
+        except TemporaryError as error:
+            if box.is_interrupted:
+                raise
+            logger.warning("a crawl manager waits: %s", error.message)
+            # no event reports the database's return, but the host may leave the manager
+            box.wait(lambda: box.is_interrupted, PAUSES[min(failures, len(PAUSES) - 1)])
+            failures += 1

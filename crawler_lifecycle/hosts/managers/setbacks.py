@@ -1,0 +1,104 @@
+"""Setbacks: failures in author's code, by job or by phase, and the pauses after failures.
+
+Only progress in the same job or phase makes good for its failures. So a generator with a failing third page is
+noticed although hooks continue, and a hook with a failing job holds up no further job.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from time import monotonic, time
+from typing import Any
+
+from pydantic import JsonValue
+
+from crawler_lifecycle.flows.model.turns import GENERATOR_CHANGED
+from crawler_lifecycle.model.manager_items import Problem
+
+PAUSES = (1.0, 2.0, 5.0, 15.0, 60.0)  # seconds after failures without progress
+Record = dict[str, JsonValue]
+MOST_IN_A_ROW = 20  # different jobs' failures without a single reaction: all jobs fail
+ALL_JOBS = "all jobs"
+FRESH_SECONDS = 900.0  # another host continues with counts of this age; older counts say nothing about the code
+
+
+@dataclass
+class Setbacks:
+    """The failures since the host has the manager. All methods belong to the manager's thread."""
+
+    tries: int  # failures without progress after which the manager is paused
+    _failures: dict[str, int] = field(default_factory=dict)  # by job or phase
+    _on_record: dict[str, int] = field(default_factory=dict)
+    _failed_at: float = 0.0  # time of the last failure
+    _held: dict[str, float] = field(default_factory=dict)  # failing jobs, with the times of their next tries
+
+    def note(self, problem: Problem, *, holds_job: bool) -> Problem:
+        """Count the failure. `holds_job`: the job alone is tried again later."""
+        self._failed_at = time()
+        if holds_job and problem.job is not None:
+            self._count(ALL_JOBS)
+            failures = self._count(problem.job)
+            self._held[problem.job] = monotonic() + pause_after(failures)
+        else:
+            failures = self._count(problem.phase)
+        return problem.model_copy(update={"failures": failures})
+
+    def is_too_much(self, problem: Problem) -> bool:
+        if problem.phase == GENERATOR_CHANGED:  # further tries read the same sets
+            return True
+        return problem.failures >= self.tries or self._failures.get(ALL_JOBS, 0) >= max(self.tries, MOST_IN_A_ROW)
+
+    def after(self, progress: Collection[str]) -> Record | None:
+        """Return the counts after progress, for the record; None if the record has these counts already.
+
+        `progress`: phases, or jobs with ALL_JOBS. The counts are stored together with the progress: otherwise, the
+        next host would count failures from before the progress.
+        """
+        remaining = self._without(progress)
+        return None if remaining == self._on_record else {"failures": {**remaining}, "at": self._failed_at}
+
+    def note_record(self, progress: Collection[str] = ()) -> None:
+        """Note that the progress and the counts after it are stored."""
+        self.forget(progress)
+        self._on_record = dict(self._failures)
+
+    def forget(self, progress: Collection[str]) -> None:
+        """Forget the failures of phases, or of jobs with ALL_JOBS."""
+        self._failures = self._without(progress)
+        for job in progress:
+            self._held.pop(job, None)
+
+    def clear(self) -> None:
+        self._failures.clear()
+        self._held.clear()
+
+    def take_over(self, record: Mapping[str, Any]) -> None:
+        """Continue with a previous host's counts: code that fails always must not begin anew with each host."""
+        if record:
+            self._on_record, self._failed_at = dict(record["failures"]), record["at"]
+            if time() - self._failed_at < FRESH_SECONDS:
+                self._failures.update(record["failures"])
+
+    @property
+    def failing_jobs(self) -> Collection[str]:
+        return set(self._held)
+
+    @property
+    def held_jobs(self) -> Collection[str]:
+        """Failing jobs whose pause is not over."""
+        now = monotonic()
+        return {job for job, due in self._held.items() if due > now}
+
+    def seconds_to_next(self) -> float | None:
+        """Return the time until a failing job is tried again; None without such a job."""
+        return max(0.0, min(self._held.values()) - monotonic()) if self._held else None
+
+    def _without(self, progress: Collection[str]) -> dict[str, int]:
+        return {name: number for name, number in self._failures.items() if name not in progress}
+
+    def _count(self, key: str) -> int:
+        self._failures[key] = self._failures.get(key, 0) + 1
+        return self._failures[key]
+
+
+def pause_after(failures: int) -> float:
+    return PAUSES[min(failures, len(PAUSES)) - 1]

@@ -1,0 +1,124 @@
+"""The endpoints' shared state, and the FastAPI dependencies by which an endpoint gets state and caller."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Annotated, Generic, Protocol, Self, TypeAlias, TypeVar
+
+from fastapi import Depends, Path, Query, Request, Security
+from fastapi.security import HTTPBearer
+from starlette.exceptions import HTTPException
+
+from crawler_lifecycle.base.bulkhead import Bulkhead
+from crawler_lifecycle.base.requesters import LONGEST_CLAIM, Requester, of_token
+from crawler_lifecycle.http.disk import DiskWatch
+from crawler_lifecycle.http.limits import Readiness, StreamSlots
+from crawler_lifecycle.http.metrics import Metrics
+from crawler_lifecycle.http.public_problems import PublicProblems
+from crawler_lifecycle.http.tokens import Scope, Token, Tokens
+from crawler_lifecycle.settings.processes import ApiSettings
+from crawler_lifecycle.temporal.engine import Engine
+
+DOOR = "api"
+# Numbers of threads. Those that only read the database have at most half of a process's connections.
+CHANGE_READERS = 6  # for streams of changes
+LOG_READERS = 8  # for streams that follow a log
+LOG_PART_READERS = 4  # for single parts of a log
+ARCHIVE_READERS = 2
+SEARCHERS = 3  # for lists with filters, and counts
+PATIENCE = 10.0  # seconds that a request waits for a thread, and then fails; streams wait without a limit
+
+
+class ForCallers(Protocol):
+    """Commands as all endpoints need them. A capability's endpoints extend the protocol by its commands."""
+
+    engine: Engine
+
+    def asked_by(self, requester: Requester) -> Self:
+        """Return the same commands for a requester."""
+
+
+C_co = TypeVar("C_co", bound=ForCallers, covariant=True)
+
+
+@dataclass
+class ApiState(Generic[C_co]):
+    """The endpoints' parts, limits and threads. Every kind of slow call has its own threads."""
+
+    control: C_co
+    settings: ApiSettings
+    tokens: Tokens
+    # set when the process shuts down, so that streams end: an open stream would hold up the process
+    closing: asyncio.Event = field(default_factory=asyncio.Event)
+    streams: StreamSlots = field(init=False)
+    metrics: Metrics = field(default_factory=Metrics)
+    change_readers: Bulkhead = field(default_factory=lambda: Bulkhead("the reading of changes", CHANGE_READERS))
+    log_readers: Bulkhead = field(default_factory=lambda: Bulkhead("the following of logs", LOG_READERS))
+    log_part_readers: Bulkhead = field(
+        default_factory=lambda: Bulkhead("the reading of logs", LOG_PART_READERS, patience=PATIENCE)
+    )
+    archive_readers: Bulkhead = field(
+        default_factory=lambda: Bulkhead("the store of archives", ARCHIVE_READERS, patience=PATIENCE)
+    )
+    searchers: Bulkhead = field(
+        default_factory=lambda: Bulkhead("the search among all runs", SEARCHERS, patience=PATIENCE)
+    )
+    readiness: Readiness = field(default_factory=Readiness)
+    public_problems: PublicProblems = field(default_factory=PublicProblems)
+    disks: DiskWatch = field(default_factory=lambda: DiskWatch(()))
+
+    def __post_init__(self) -> None:
+        self.streams = StreamSlots(self.settings.streams, self.settings.streams_of_one_token)
+
+
+AnyApi: TypeAlias = ApiState[ForCallers]
+
+
+# The dependencies are async although none waits: FastAPI would run them in the threads that slow requests may fill.
+async def api_state(request: Request) -> AnyApi:
+    api: AnyApi = request.app.state.api
+    return api
+
+
+async def caller_of(request: Request) -> Token:
+    """Return the caller's token, which the gate has checked."""
+    token: Token = request.state.caller
+    return token
+
+
+Actor = Annotated[
+    str | None,
+    Query(max_length=LONGEST_CLAIM, description="requester's name, for records; the token's name stands beside it"),
+]
+
+
+async def commands(request: Request, actor: Actor = None) -> ForCallers:
+    """Return the commands for the caller, by the query's `actor`: these requests have no body with a name."""
+    return commands_of(await api_state(request), await caller_of(request), actor)
+
+
+def commands_of(api: ApiState[C_co], caller: Token, claimed: str | None = None, field: str = "actor") -> C_co:
+    """Return the commands for the caller. `claimed`: the request's own name, for records beside the token's name."""
+    return api.control.asked_by(of_token(caller.name, claimed, DOOR, field))
+
+
+def needs_scope(scope: Scope) -> Callable[[Request], Awaitable[None]]:
+    """Return a dependency that answers 403 if the caller's token lacks the scope."""
+
+    async def check(request: Request) -> None:
+        token = await caller_of(request)
+        if scope not in token.scopes:
+            raise HTTPException(403, f"the token {token.name} lacks the scope {scope}")
+
+    return check
+
+
+# The gate has checked the token already; BEARER only declares the token in the OpenAPI document.
+BEARER = Security(HTTPBearer(auto_error=False, description="Made by `crawlctl token create`."))
+# dependencies for reading endpoints, for commands, and for results of flows
+READING = [BEARER, Depends(needs_scope(Scope.READ))]
+OPERATING = [BEARER, Depends(needs_scope(Scope.OPERATE))]
+READING_RESULTS = [BEARER, Depends(needs_scope(Scope.RESULTS))]
+
+Caller = Annotated[Token, Depends(caller_of)]
+Run = Annotated[str, Path(max_length=64, description="RunID (a number) or run_uid (a UUID)")]

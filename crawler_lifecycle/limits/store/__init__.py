@@ -1,0 +1,1 @@
+"""The rows of this capability in SQLite, MySQL and MariaDB."""

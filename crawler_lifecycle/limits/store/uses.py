@@ -1,0 +1,181 @@
+"""The open runs' use: sums by scope, and later changes.
+
+A transaction with a change in a run's use appends the change for the run's scopes. The transaction holds the lock on
+the run's row and locks no sum, so ends, retries and stops never wait for another run. The admission lock's holder folds
+many changes into the sums. A reader adds both.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, fields
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    Select,
+    Table,
+    and_,
+    bindparam,
+    case,
+    delete,
+    func,
+    insert,
+    select,
+    union_all,
+)
+
+from crawler_lifecycle.database.pages import ROWS_IN_A_PAGE
+from crawler_lifecycle.database.schema import (
+    OWN_INSTALLATION,
+    histories,
+    history_labels,
+    scope_changes,
+    scope_sums,
+    task_histories,
+)
+from crawler_lifecycle.database.transactions import OPEN_STATUSES
+from crawler_lifecycle.limits.rules.open_runs import OpenRun, Use, total_use
+from crawler_lifecycle.model.limits import CRAWLER, INSTALLATION, LABEL
+from crawler_lifecycle.model.naming import MAIN_TASK
+from crawler_lifecycle.model.states import ALIVE, IN_CLUSTER, Intent, TaskStatus
+
+runs, tasks, changes = histories.c, task_histories.c, scope_changes.c
+MOST_CHANGES = 100  # a reader reads them all
+FIGURES = tuple(field.name for field in fields(Use))
+IS_MAIN, IS_THERE = tasks.task == MAIN_TASK, tasks.status.in_(IN_CLUSTER)
+
+
+def counted(condition: ColumnElement[bool]) -> ColumnElement[int]:
+    """Count tasks under the condition."""
+    return func.coalesce(func.sum(case((condition, 1), else_=0)), 0)
+
+
+def open_runs(*more: ColumnElement[Any]) -> Select[Any]:
+    """Return the statement for the installation's open runs with the figures for their use."""
+    return (
+        select(
+            *(runs.id, runs.crawler, runs.intent, runs.admitted_at, runs.max_parallel),
+            counted(IS_MAIN).label("main_alive"),
+            counted(and_(IS_MAIN, IS_THERE)).label("main_in_cluster"),
+            counted(and_(~IS_MAIN, IS_THERE)).label("children_in_cluster"),
+            counted(and_(~IS_MAIN, tasks.status == TaskStatus.QUEUED)).label("children_queued"),
+            *more,
+        )
+        .join_from(histories, task_histories, and_(tasks.history_id == runs.id, tasks.status.in_(ALIVE)), isouter=True)
+        .where(runs.status.in_(OPEN_STATUSES), runs.installation == OWN_INSTALLATION)
+        .group_by(runs.id)
+    )
+
+
+def open_run(row: Row[Any], scopes: tuple[str, ...], **more: Any) -> OpenRun:
+    """Return the run for a row from `open_runs`."""
+    return OpenRun(
+        run_id=row.id,
+        scopes=scopes,
+        is_admitted=row.admitted_at is not None,
+        is_wanted=row.intent is Intent.RUN,
+        max_parallel=row.max_parallel,
+        main_is_alive=bool(row.main_alive),
+        main_in_cluster=bool(row.main_in_cluster),
+        children_in_cluster=int(row.children_in_cluster),
+        children_queued=int(row.children_queued),
+        **more,
+    )
+
+
+ONE_RUN = open_runs().where(runs.id == bindparam("of_run"))
+SCOPES = union_all(
+    select((CRAWLER + runs.crawler).label("scope")).where(runs.id == bindparam("of_run")),
+    select(LABEL + history_labels.c.label).where(history_labels.c.history_id == bindparam("of_run")),
+)
+_BOTH = union_all(
+    *(
+        select(table.c.scope, *(table.c[name] for name in FIGURES)).where(
+            table.c.scope.in_(bindparam("scopes", expanding=True))
+        )
+        for table in (scope_sums, scope_changes)
+    )
+).subquery()
+USES = select(_BOTH.c.scope, *(func.sum(_BOTH.c[name]) for name in FIGURES)).group_by(_BOTH.c.scope)
+SPAN = select(func.max(changes.id) - func.min(changes.id))
+# row by row: with a list, MySQL may read the whole table, and wait for uncommitted changes
+FOLDED = delete(scope_changes).where(changes.id == bindparam("of_id"))
+
+
+@contextmanager
+def counting(tx: Connection, run_id: int) -> Iterator[None]:
+    """Append the block's change in the run's use to the changes. The caller holds the lock on the run's row."""
+    before = _use_of(tx, run_id)
+    yield
+    change = _use_of(tx, run_id).plus(before, -1)
+    if change != Use():
+        _append(tx, scope_changes, dict.fromkeys((INSTALLATION, *tx.scalars(SCOPES, {"of_run": run_id})), change))
+
+
+def _use_of(connection: Connection, run_id: int) -> Use:
+    row = connection.execute(ONE_RUN, {"of_run": run_id}).one_or_none()
+    return Use() if row is None else open_run(row, ()).use
+
+
+def uses(connection: Connection, scopes: Collection[str]) -> dict[str, Use]:
+    """Return the open runs' use by scope, for these scopes. A single statement reads sums and changes at one moment."""
+    rows = connection.execute(USES, {"scopes": list(scopes)})
+    return {row.scope: Use(*map(int, row[1:])) for row in rows}
+
+
+def are_many(connection: Connection) -> bool:
+    """Return whether the changes have to be folded. The ids at both ends cost two rows."""
+    return (connection.scalar(SPAN) or 0) >= MOST_CHANGES
+
+
+def fold(connection: Connection) -> None:
+    """Fold a page from many changes into the sums. The caller holds the admission lock.
+
+    Uncommitted changes are not seen, and stay.
+    """
+    if not are_many(connection):
+        return
+    page = connection.execute(select(scope_changes).order_by(changes.id).limit(ROWS_IN_A_PAGE)).all()
+    of_scopes = scope_sums.c.scope.in_({row.scope for row in page})
+    sums = _added([*connection.execute(select(scope_sums).where(of_scopes)), *page])
+    connection.execute(delete(scope_sums).where(of_scopes))
+    _append(connection, scope_sums, sums)
+    connection.execute(FOLDED, [{"of_id": row.id} for row in page])
+
+
+def miscounts(connection: Connection) -> dict[str, Use]:
+    """Return the use missing from the sums by scope, in comparison with all open runs' rows.
+
+    The connection reads a snapshot: rows and change from a transaction are both seen, or neither.
+    """
+    label = history_labels.c
+    labels = defaultdict[int, list[str]](list)
+    query = select(label.history_id, label.label).join_from(histories, history_labels, label.history_id == runs.id)
+    for run_id, name in connection.execute(query.where(runs.status.in_(OPEN_STATUSES))):
+        labels[run_id].append(LABEL + name)
+    rows = connection.execute(open_runs())
+    used = total_use(open_run(row, (INSTALLATION, CRAWLER + row.crawler, *labels[row.id])) for row in rows)
+    counts = _added([*connection.execute(select(scope_sums)), *connection.execute(select(scope_changes))])
+    missing = {scope: used[scope].plus(counts.get(scope, Use()), -1) for scope in {*used, *counts}}
+    return {scope: use for scope, use in sorted(missing.items()) if use != Use()}
+
+
+def correct(tx: Connection, missing: Mapping[str, Use]) -> None:
+    """Append the missing use. An addition stays right after later changes."""
+    _append(tx, scope_changes, missing)
+
+
+def _append(tx: Connection, table: Table, uses_by_scope: Mapping[str, Use]) -> None:
+    if uses_by_scope:
+        tx.execute(insert(table), [{"scope": scope, **asdict(use)} for scope, use in uses_by_scope.items()])
+
+
+def _added(rows: Iterable[Row[Any]]) -> dict[str, Use]:
+    """Return the sum by scope. Scopes without use are left out."""
+    sums = defaultdict[str, Use](Use)
+    for row in rows:
+        sums[row.scope] = sums[row.scope].plus(Use(*(row._mapping[name] for name in FIGURES)))
+    return {scope: use for scope, use in sums.items() if use != Use()}

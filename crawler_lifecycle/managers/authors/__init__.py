@@ -1,0 +1,1 @@
+"""The authors' classes of crawl managers. `crawler_lifecycle.managers` has the public names."""

@@ -1,0 +1,130 @@
+"""Driving: brings a manager's object from its beginning to its end, over the link to its ledger."""
+
+import asyncio
+import inspect
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from crawler_lifecycle.flows.authors.open_client import without_pushes
+from crawler_lifecycle.flows.model.turns import Begun, Intent, Wake
+from crawler_lifecycle.managers.authors.arguments import FLOW_ID, command_line
+from crawler_lifecycle.managers.authors.calls import completed
+from crawler_lifecycle.managers.authors.link import ManagerLink
+from crawler_lifecycle.managers.authors.workflow_manager import FINISHED, BaseLoopScript
+
+STOPS = (Intent.DRAIN, Intent.STOP)
+REASONS = {Intent.DRAIN: "drained", Intent.STOP: "cancelled", Intent.LEAVE: "left"}
+OVER_TIME = "max_running_time"
+NO_FLOWS = (
+    "a crawl manager's code pushes no flow, since a hook that is called again would push again: make the manager a job "
+    "of the flow by manager(...), and let the next job push"
+)
+AT_LIMIT = {"leave": Intent.LEAVE, "drain": Intent.DRAIN, "stop": Intent.STOP}
+
+
+def drive(make: Callable[[], BaseLoopScript], link: ManagerLink) -> str | None:
+    """Run the manager. Return its close reason; None if another process continues the manager."""
+    begun = link.begin()
+    if begun.is_closed:
+        return begun.close_reason
+    with without_pushes(NO_FLOWS):
+        return _driven(make, link, begun)
+
+
+def _driven(make: Callable[[], BaseLoopScript], link: ManagerLink, begun: Begun) -> str | None:
+    family = [] if begun.family is None else [f"{FLOW_ID}={begun.family}"]
+    with command_line([*family, *begun.arguments]):
+        manager = make()
+    manager.check()
+    manager.attach(link, begun)
+    work = Drive(manager, link, begun).run()
+    return asyncio.run(work) if manager.awaits else completed(work)
+
+
+class Drive:
+    """A manager under way."""
+
+    def __init__(self, manager: BaseLoopScript, link: ManagerLink, begun: Begun) -> None:
+        self._manager = manager
+        self._link = link
+        self._began_at = begun.first_began_at
+        self._is_over_time = False
+
+    def run(self) -> Coroutine[Any, Any, str | None]:
+        return self._run()
+
+    async def _run(self) -> str | None:
+        manager = self._manager
+        if manager.is_resumed:
+            if self._intent() is Intent.RUN:
+                await manager.start_pending_jobs()  # before the author's code decides by the jobs under way
+            await manager.call(manager.resume_workflow)
+        start = manager.on_start
+        resumed = (manager.is_resumed,) if inspect.signature(start).parameters else ()
+        await manager.call(start, *resumed)
+        manager.commit()
+        while True:
+            intent = self._intent()
+            if not await self._goes_on(intent):
+                reason = REASONS[intent] if intent is Intent.LEAVE else self._reason(intent)
+                if (closed := await self._close(reason)) is not None:
+                    return closed
+            elif self._sleep().must_leave:
+                return None
+
+    async def _goes_on(self, intent: Intent) -> bool:
+        """Make one cycle unless people want the manager's end at once. Return whether a further cycle follows."""
+        if intent is Intent.LEAVE or not await self._turn(intent):
+            return False
+        return bool(self._manager.loop_mode) or intent is not Intent.RUN
+
+    async def _turn(self, intent: Intent) -> bool:
+        """Make one cycle. Return whether the manager continues."""
+        manager = self._manager
+        manager.may_start = intent is Intent.RUN
+        if manager.may_start:
+            await manager.start_pending_jobs()
+        await manager.call(manager.base_loop_tasks)
+        goes_on = bool(await manager.call(manager.workflow_loop))
+        manager.commit()
+        if manager.close_reason not in (None, FINISHED):
+            return False
+        if intent in STOPS:
+            return bool(self._link.counts().running)
+        return goes_on and manager.workflow_loop_enabled
+
+    def _intent(self) -> Intent:
+        """Return the intent of people, or of a manager whose time is over."""
+        intent = self._link.intent()
+        if intent in (Intent.RUN, Intent.PAUSE) and (remaining := self._seconds_left()) is not None and remaining <= 0:
+            if not self._is_over_time:
+                self._is_over_time = True
+                self._manager.set_close_reason(OVER_TIME)
+                if self._manager.at_limit == "stop":
+                    self._link.stop()
+            return AT_LIMIT.get(self._manager.at_limit, Intent.DRAIN)
+        return intent
+
+    def _seconds_left(self) -> float | None:
+        if not self._manager.max_running_time:
+            return None
+        return self._manager.max_running_time - (self._link.now() - self._began_at).total_seconds()
+
+    def _sleep(self) -> Wake:
+        manager = self._manager
+        waits: list[float | None] = [manager.loop_mode or None]
+        waits.append(getattr(manager, "seconds_to_next", None))
+        if not self._is_over_time:
+            waits.append(self._seconds_left())
+        seconds = min((max(0.0, wait) for wait in waits if wait is not None), default=None)
+        return self._link.sleep(seconds, for_news=manager.wake_on_end)
+
+    def _reason(self, intent: Intent) -> str:
+        return self._manager.get_close_reason() or REASONS.get(intent, FINISHED)
+
+    async def _close(self, reason: str) -> str | None:
+        """Return the stored close reason; None: people have added items during the cycle."""
+        manager = self._manager
+        await manager.call(manager.on_close)
+        reason = manager.get_close_reason() or reason
+        return reason if manager.close_on_record(reason) else None

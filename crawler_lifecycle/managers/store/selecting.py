@@ -1,0 +1,68 @@
+"""Choices among a manager's items for people's requests: the lock, the chosen items, and the answer."""
+
+from collections.abc import Collection
+from typing import Any, TypeVar
+
+from sqlalchemy import Select, Update, insert, or_, select
+
+from crawler_lifecycle.base.words import counted
+from crawler_lifecycle.database.manager_schema import manager_items, managers
+from crawler_lifecycle.errors import NotFound
+from crawler_lifecycle.flows.model.item_requests import ItemsRequest
+from crawler_lifecycle.flows.model.turns import FILTERED_PROBLEM
+from crawler_lifecycle.flows.ports.ledger import DoorAnswer
+from crawler_lifecycle.flows.store.door import Door
+from crawler_lifecycle.managers.store.life import beginning
+from crawler_lifecycle.managers.store.locks import LOCK, Managed
+from crawler_lifecycle.managers.store.statuses import member_of
+from crawler_lifecycle.model.manager_items import ItemState
+
+items = manager_items.c
+SETTLED = {ItemState.FAILED: "failed", ItemState.CANCELLED: "cancelled", ItemState.REFUSED: "refused"}  # columns
+# items refused by the manager's own filter are no failures, and stay
+IS_NOT_FILTERED = or_(items.problem.is_(None), items.problem != FILTERED_PROBLEM)
+S = TypeVar("S", Update, Select[Any])
+
+
+def managed_by(door: Door, request: ItemsRequest) -> Managed:
+    """Lock the manager. A manager that has not begun gets its row."""
+    number = member_of(door.tx, door.head.id, request.manager).number
+    key = {"of_flow": door.head.id, "of_manager": number}
+    row = door.tx.execute(LOCK, key).one_or_none()
+    if row is None:
+        unbegun = {"attempt": 0, "token": "", "child": "", **beginning(door.at), "incarnation": 0}
+        door.tx.execute(insert(managers), {"flow": door.head.id, "manager": number, **unbegun})
+        row = door.tx.execute(LOCK, key).one()
+    return Managed(door.tx, row, door.head.uid, door.at, door.head)
+
+
+def refuse_unknown(mine: Managed, numbers: Collection[int] | None) -> None:
+    if numbers is None:
+        return
+    known = mine.tx.scalars(select(items.number).filter_by(**mine.key).where(items.number.in_(sorted(numbers))))
+    if unknown := set(numbers) - set(known):
+        raise NotFound(f"the manager has no item {min(unknown)}")
+
+
+def chosen(statement: S, mine: Managed, numbers: Collection[int] | None, states: Collection[ItemState]) -> S:
+    """Return the statement for the manager's items with these states. None: of all numbers."""
+    return of_numbers(statement.filter_by(**mine.key), numbers, states)
+
+
+def of_numbers(statement: S, numbers: Collection[int] | None, states: Collection[ItemState]) -> S:
+    statement = statement.where(items.state.in_(list(states)))
+    return statement if numbers is None else statement.where(items.number.in_(sorted(numbers)))
+
+
+def written(
+    door: Door, mine: Managed, event: str, count: int, total: int | None, *, is_reopened: bool = False
+) -> DoorAnswer:
+    """Wake the manager after a change of items. `total`: the number for the answer; None: further pages follow."""
+    if count:
+        mine.count("items_door")
+        mine.save()
+    if total:
+        door.log(event, counted(total, "item"))
+    elif is_reopened:
+        door.log(event, "no item; the manager continues with all that it has not done")
+    return door.answer(total or 0, changed=bool(total) or is_reopened)

@@ -1,0 +1,107 @@
+"""A manager's items: parameter sets from its generator, and the choice of the items that start."""
+
+from collections.abc import Collection, Sequence
+
+from sqlalchemy import Connection, bindparam, or_, select, update
+
+from crawler_lifecycle.database.manager_schema import manager_items
+from crawler_lifecycle.database.pages import pages
+from crawler_lifecycle.database.transactions import reading, transaction
+from crawler_lifecycle.errors import Conflict
+from crawler_lifecycle.flows.model.turns import Offered, Page
+from crawler_lifecycle.flows.store.locks import LOCKED
+from crawler_lifecycle.managers.ports import ManagerRef, Setbacks
+from crawler_lifecycle.managers.store.locks import OF_MANAGER, Managed, OnManagers
+from crawler_lifecycle.managers.store.rows import DELAYED, place_of, waiting_of
+from crawler_lifecycle.model.manager_items import Item, ItemState, Waiting
+
+items = manager_items.c
+MAY_START = (
+    *OF_MANAGER,
+    items.state == ItemState.WAITING,
+    or_(items.due.is_(None), items.due <= bindparam("now")),
+)
+WAITING = select(manager_items).where(*MAY_START).order_by(items.place, items.number).limit(bindparam("most"))
+FURTHER = WAITING.where(
+    or_(items.place > bindparam("place"), (items.place == bindparam("place")) & (items.number > bindparam("number")))
+)
+DELAY = update(manager_items).where(
+    *OF_MANAGER, items.state == ItemState.WAITING, items.number.in_(bindparam("numbers", expanding=True))
+)
+
+
+class ManagerSets(OnManagers):
+    """The methods in `managers.ports.ManagerLedger` for items that have not started."""
+
+    @transaction
+    def offer(self, tx: Connection, ref: ManagerRef, page: Page, setbacks: Setbacks | None = None) -> Offered:
+        mine = self.mine(tx, ref, flow=LOCKED)
+        on_record = mine.row.read_sets
+        first = page.read - len(page.items)
+        if first > on_record:
+            raise Conflict(f"{first - on_record} parameter sets are missing before the page")
+        if page.is_reread:
+            numbers = _reread(mine, page.items)
+        else:
+            old, new = page.items[: on_record - first], page.items[on_record - first :]
+            known = mine.known(page.items)
+            numbers = [_number(item, known) for item in old] + _read(mine, new, known)
+        if page.read > on_record or (page.read == on_record and not page.is_reread):
+            has_news = page.read > on_record or page.is_exhausted != mine.row.is_exhausted
+            mine.values |= {"read_sets": page.read, "is_exhausted": page.is_exhausted}
+            if has_news:
+                mine.values |= {"cursor": page.cursor, "digest": page.digest}
+                mine.apply(page.effects)
+        mine.take_setbacks(setbacks)
+        mine.save()
+        return Offered(numbers=tuple(numbers))
+
+    @reading
+    def waiting(
+        self, connection: Connection, ref: ManagerRef, limit: int, *, after: Waiting | None = None
+    ) -> list[Waiting]:
+        row = self.fenced(connection, ref)
+        key = {"of_flow": row.flow, "of_manager": row.manager, "now": self._db.clock(), "most": limit}
+        if after is None:
+            return [waiting_of(item) for item in connection.execute(WAITING, key)]
+        key |= {"place": place_of(after), "number": after.number}
+        return [waiting_of(item) for item in connection.execute(FURTHER, key)]
+
+    @transaction
+    def delay(self, tx: Connection, ref: ManagerRef, numbers: Collection[int]) -> None:
+        mine = self.mine(tx, ref)
+        for page in pages(sorted(numbers)):
+            tx.execute(DELAY.values(place=DELAYED), {**mine.bound, "numbers": list(page)})
+
+
+def _number(item: Item, known: dict[str, int]) -> int | None:
+    return None if item.key is None else known.get(item.key)
+
+
+def _read(mine: Managed, new: Sequence[Item], known: dict[str, int]) -> list[int | None]:
+    """Add the parameter sets that are no repeats. Return their numbers, and None for repeats."""
+    seen = set(known)
+    fresh: list[Item] = []
+    is_fresh: list[bool] = []
+    for item in new:
+        is_fresh.append(item.key is None or item.key not in seen)
+        if is_fresh[-1]:
+            fresh.append(item)
+            if item.key is not None:
+                seen.add(item.key)
+    inserted = iter(mine.add(fresh) if fresh else [])
+    mine.count("repeated", is_fresh.count(False))
+    return [next(inserted) if is_new else None for is_new in is_fresh]
+
+
+def _reread(mine: Managed, page: Sequence[Item]) -> list[int | None]:
+    """Add the parameter sets with an unknown key. Return the numbers of all sets with keys.
+
+    A new set in the place of another leaves the other for later, where the other is no repeat.
+    """
+    known = mine.known(page)
+    unknown = {item.key: item for item in page if item.key is not None and item.key not in known}
+    if unknown:
+        known |= dict(zip(unknown, mine.add(list(unknown.values())), strict=True))
+        mine.count("repeated", -len(unknown))
+    return [_number(item, known) for item in page]

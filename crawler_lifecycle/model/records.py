@@ -1,0 +1,234 @@
+"""Models for the database's records (runs, tasks, timelines, exports) for readers: people, front ends, programs."""
+
+from datetime import datetime
+
+from pydantic import Field, JsonValue, field_serializer
+
+from crawler_lifecycle.base.base import Message
+from crawler_lifecycle.model.audits import FindingRecord
+from crawler_lifecycle.model.crawl_result import CrawlResult, Stats
+from crawler_lifecycle.model.deployment import Crawler
+from crawler_lifecycle.model.requests import KeptRequest
+from crawler_lifecycle.model.states import ExportKind, ExportState, Intent, ListedStatus, RunStatus, TaskStatus, Trigger
+
+
+class Explanation(Message):
+    """Explanation for a run's end."""
+
+    text: str = Field(description="explanation in a sentence for people")
+    task: int | None = Field(default=None, description="number of the task that decided the end")
+    task_reason: str | None = Field(default=None, description="the reason of this task")
+    exit_code: int | None = Field(default=None, description="the exit code of this task")
+    last_line: str | None = Field(default=None, description="the last line of the log of this task")
+    stopped_by: str | None = Field(default=None, description="actor of the stop that ended the run")
+    door: str | None = Field(default=None, description="door of this stop")
+    forced: bool = Field(default=False, description="whether the jobs were ended by force")
+
+
+class FlowPlace(Message):
+    """A run's place in its flow: a crawl's attempt."""
+
+    id: str = Field(description="the flow's id")
+    path: str = Field(description="the crawl's path in the flow")
+    attempt: int
+
+
+class RunSummary(Message):
+    """Run in a list."""
+
+    run_id: int
+    run_uid: str
+    crawler: str
+    trigger: Trigger
+    requested_by: str | None = Field(default=None, description="requester's name")
+    cluster: str
+    status: RunStatus
+    reason: str | None
+    intent: Intent
+    tasks: dict[TaskStatus, int]
+    created_at: datetime
+    begun_at: datetime = Field(description="time from which duration and limits count: creation or last reopening")
+    started_at: datetime | None = Field(description="start of the main job, after the last reopening")
+    finished_at: datetime | None
+    waiting_cause: str | None
+    waiting_since: datetime | None
+    waiting_message: str | None
+    priority: int = 0
+    admitted_at: datetime | None = Field(default=None, description="when the run got its permit to begin")
+    held_by: str | None = Field(
+        default=None, description="scope whose limit or pause holds the run or its child tasks, as `label:site:x.com`"
+    )
+    changed_at: datetime
+    flow: FlowPlace | None = Field(default=None, description="place in a flow; null for a run of its own")
+    tags: list[str] = Field(default=[], description="free words by which runs are found in lists")
+    outcome: str | None = Field(default=None, description="one word for the end, such as `finished`; null before")
+    stats: Stats | None = Field(default=None, description="sums of the numbers in the tasks' crawl results, at the end")
+    explanation: Explanation | None = Field(
+        default=None, description="explanation of the end; null while the run is under way and if all tasks succeeded"
+    )
+
+
+class RunEnd(Message):
+    """Run's end in a list for a crawler."""
+
+    run_id: int
+    status: ListedStatus
+    outcome: str | None
+
+
+class CrawlerRuns(Message):
+    """A crawler's latest run and latest ends."""
+
+    crawler: str
+    latest: RunSummary | None = Field(description="latest run, also in a flow; null: the crawler has never run")
+    ends: list[RunEnd] = Field(description="the latest ten runs that are over, newest first")
+
+
+HIDDEN = "***"  # shown in place of a variable's value
+
+
+def without_values(crawler: Crawler) -> Crawler:
+    """Return the catalogue entry with its environment variables' values hidden, since values may be secret."""
+    return crawler.model_copy(update={"environment": dict.fromkeys(crawler.environment, HIDDEN)})
+
+
+class RunRecord(RunSummary):
+    """A run with all fields, but without its tasks."""
+
+    installation: str
+    epoch: int = Field(description="number of the run's supervisors until now")
+    workflow_id: str
+    first_execution_run_id: str = Field(description="Temporal's id of the first execution that the request started")
+    end_number: int = Field(description="number of the run's ends until now")
+    export_state: ExportState | None = Field(description="worst state of the run's exports; none while the run is open")
+    request: KeptRequest
+    entry: Crawler = Field(description="the run's copy of its catalogue entry")
+    last_look_at: datetime | None
+    look_problem: str | None = Field(
+        description="why the last look could not observe the cluster, or what in the cluster people should know"
+    )
+    next_look_at: datetime | None
+    nudge_sent: int = Field(description="number of the last nudge")
+    nudge_acknowledged: int = Field(description="number of the last nudge that a look answered")
+    result: JsonValue = Field(default=None, description="the main task's own result, at the end")
+
+    @field_serializer("entry")
+    def _without_values(self, entry: Crawler) -> Crawler:
+        return without_values(entry)
+
+
+class TaskLine(Message):
+    """A task without its evidence."""
+
+    task: int
+    attempt: int
+    status: TaskStatus
+    cause: str | None
+    cause_since: datetime | None
+    reason: str | None
+    exit_code: int | None
+    message: str | None
+    node: str | None
+    restarts: int
+    queued_at: datetime
+    deployed_at: datetime | None
+    started_at: datetime | None
+    finished_at: datetime | None
+
+
+class FormerAttempt(Message):
+    """A task's ended attempt before its present attempt."""
+
+    attempt: int
+    status: TaskStatus
+    reason: str | None
+    exit_code: int | None
+    message: str | None
+    node: str | None
+    job_name: str | None
+    started_at: datetime | None
+    finished_at: datetime | None
+    log_tail: str | None
+    events: list[str]
+
+
+class TaskRecord(TaskLine):
+    """A task with its job, its evidence and its previous attempts."""
+
+    job_name: str | None
+    job_uid: str | None
+    log_tail: str | None
+    events: list[str]
+    deploy_after: datetime | None = Field(default=None, description="end of the pause before a retry")
+    infrastructure_failures: int = Field(default=0, description="retries after failures of the infrastructure")
+    program_failures: int = Field(default=0, description="retries after failures of the program")
+    former_attempts: list[FormerAttempt] = Field(default=[], description="the task's previous attempts, oldest first")
+    crawl_result: CrawlResult | None = Field(default=None, description="the crawl's own account")
+
+
+class LogRecord(Message):
+    """Line in a run's timeline. `actor` and `door`: the event's author and door, if known."""
+
+    at: datetime
+    event: str
+    message: str
+    actor: str | None = None
+    door: str | None = None
+
+
+class LogPart(Message):
+    """Part from an attempt's log."""
+
+    attempt: int
+    text: str
+    offset: int = Field(description="byte from which to continue reading")
+    ended: bool = Field(description="whether the log is complete")
+
+
+class ExportRecord(Message):
+    """An export after a run's end: its event, and its archive's place."""
+
+    event_id: str
+    kind: str
+    end: int = Field(default=1, description="number of the run's end; a reopened run has several ends")
+    state: ExportState
+    location: str | None
+    problem: str | None
+    created_at: datetime
+    finished_at: datetime | None
+
+
+class Place(Message):
+    """A run's place in the line for a permit. Weights of labels may let later runs begin earlier."""
+
+    number: int = Field(description="place, from 1")
+    length: int = Field(description="how many runs the same scope holds")
+
+
+class RunOverview(Message):
+    """A run's records without the tasks, since a run may have thousands."""
+
+    run: RunRecord
+    place: Place | None = Field(default=None, description="place in the line; null unless the run waits for its permit")
+    log: list[LogRecord]
+    exports: list[ExportRecord]
+    findings: list[FindingRecord] = Field(default=[], description="findings about the run, oldest first")
+
+
+class RunDetails(RunOverview):
+    """A run's records for `crawlctl show`."""
+
+    tasks: list[TaskRecord]
+
+    @property
+    def is_handed_over(self) -> bool:
+        """Whether every export is done or failed, for all ends."""
+        finished = sum(export.state is not ExportState.PENDING for export in self.exports)
+        return finished >= self.run.end_number * len(ExportKind)
+
+
+class Changed(Message):
+    """A run and the time when the run changed last, for live views."""
+
+    run_id: int
+    changed_at: datetime

@@ -1,0 +1,1 @@
+"""The lifecycle of a run: initiation, deployment, reconciliation, stop and completion."""

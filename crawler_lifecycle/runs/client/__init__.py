@@ -1,0 +1,1 @@
+"""The part of the HTTP client for this capability."""

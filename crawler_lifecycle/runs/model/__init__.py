@@ -1,0 +1,1 @@
+"""The data of this capability: frozen models that cross Temporal and HTTP."""

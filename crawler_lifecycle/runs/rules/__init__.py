@@ -1,0 +1,1 @@
+"""Rules: pure functions of rows and looks. The time comes as an argument."""

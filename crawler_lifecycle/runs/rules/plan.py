@@ -1,0 +1,83 @@
+"""Rules for the plan of a run: the request with the crawler's and the installation's defaults filled in."""
+
+from dataclasses import dataclass
+
+from crawler_lifecycle.errors import BadInput
+from crawler_lifecycle.model.deployment import Crawler
+from crawler_lifecycle.model.records import RunRecord
+from crawler_lifecycle.model.requests import MOST_LABELS, AcceptedRequest, KeptRequest
+from crawler_lifecycle.model.retries import Retries
+from crawler_lifecycle.model.run_plan import Clock, RunPlan, RunRef
+
+
+@dataclass(frozen=True, slots=True)
+class RunLimits:
+    """The installation's limits and defaults for runs. None: no limit."""
+
+    most_tasks: int = 10_000  # in a run
+    grace_seconds: int = 30
+    start_limit_seconds: int | None = None
+    max_duration_seconds: int | None = None
+    clusters: tuple[str, ...] = ("default",)
+
+
+@dataclass(frozen=True, slots=True)
+class Abilities:
+    """Describe the servers around a run, as far as its workflow depends on them."""
+
+    search_attributes: bool = False  # the Temporal server knows our search attributes
+    records_stay: bool = False  # the cluster keeps ended jobs as records, so that no job is removed
+
+
+NO_ABILITIES = Abilities()
+
+
+def plan_of(run: RunRecord, limits: RunLimits, abilities: Abilities, clock: Clock | None = None) -> RunPlan:
+    """Return the supervisor's plan for a recorded run. `clock`: the limit clock so far; None: a new clock."""
+    request = run.request
+    return RunPlan(
+        run=RunRef(run_id=run.run_id, run_uid=run.run_uid, epoch=run.epoch),
+        crawler=run.crawler,
+        trigger=run.trigger,
+        tasks=sum(run.tasks.values()),
+        # a supervisor of a run that is over repeats the deliveries of the last end
+        end=run.end_number if run.status.is_over else run.end_number + 1,
+        begun_at=run.begun_at,
+        start_limit_seconds=request.start_limit_seconds,
+        max_duration_seconds=request.max_duration_seconds,
+        grace_seconds=request.grace_seconds or limits.grace_seconds,
+        report=request.report,
+        clock=clock or Clock(),
+        search_attributes=abilities.search_attributes,
+        records_stay=abilities.records_stay,
+        flow=request.flow_awaiting_archive,
+    )
+
+
+def planned(request: AcceptedRequest, entry: Crawler, limits: RunLimits) -> KeptRequest:
+    """Return the request with its open fields filled in by the crawler's values, or by the installation's defaults.
+
+    BadInput for an unknown cluster, or for more tasks than the installation allows.
+    """
+    if request.cluster not in limits.clusters:
+        raise BadInput("cluster", f"there is no cluster {request.cluster!r} here, only {', '.join(limits.clusters)}")
+    tasks = request.tasks or entry.processes
+    if tasks > limits.most_tasks:
+        raise BadInput("tasks", f"{tasks} are asked for, this installation allows {limits.most_tasks} in a run")
+    labels = sorted({*entry.labels, *request.labels})
+    if len(labels) > MOST_LABELS:
+        raise BadInput("labels", f"{len(labels)} with the crawler's, a run has at most {MOST_LABELS}")
+    values = request.model_dump() | {"labels": labels}
+    filled = {
+        "tasks": tasks,
+        "max_parallel": request.max_parallel or entry.max_parallel,
+        "start_limit_seconds": request.start_limit_seconds or entry.start_limit_seconds or limits.start_limit_seconds,
+        "max_duration_seconds": request.max_duration_seconds
+        or entry.max_duration_seconds
+        or limits.max_duration_seconds,
+        "grace_seconds": request.grace_seconds or entry.grace_seconds or limits.grace_seconds,
+        "priority": request.priority if request.priority is not None else entry.priority or 0,
+        "retries": request.retries or entry.retries or Retries(),
+    }
+    left_open = [name for name in filled if values[name] is None]
+    return KeptRequest(**values | filled, left_open=left_open)

@@ -1,0 +1,223 @@
+"""Tasks' rows, read and written by looks: a statement has up to a thousand rows."""
+
+import json
+from collections.abc import Sequence
+from datetime import datetime
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    FromClause,
+    Update,
+    and_,
+    bindparam,
+    case,
+    func,
+    not_,
+    or_,
+    select,
+    update,
+)
+
+from crawler_lifecycle.database.pages import pages, rows_as_table
+from crawler_lifecycle.database.schema import task_histories
+from crawler_lifecycle.database.transactions import OnDatabase, fence, missing_run, reading, transaction
+from crawler_lifecycle.limits.store.uses import counting
+from crawler_lifecycle.model.looks import JobKey, TaskRow
+from crawler_lifecycle.model.run_plan import RunRef
+from crawler_lifecycle.model.states import OVER, TaskStatus
+from crawler_lifecycle.model.task_changes import TaskChange, TaskEvidence
+from crawler_lifecycle.runs.store.attempts import queue_retries
+
+old = task_histories.c  # the row in the database; below, `new` is the row in the page of changes or evidence
+NOT_STARTED = (TaskStatus.DEPLOYING, TaskStatus.PENDING)
+# statuses unchanged by looks; a LOST task is corrected if its job's outcome fact shows up later
+UNCHANGEABLE = tuple(status for status in OVER if status is not TaskStatus.LOST)
+ROW_COLUMNS = [old[name] for name in TaskRow.__dataclass_fields__]
+KEY = [old.history_id, old.task]
+# columns for a page of changes: names and types as in the table, in the same order as in `_change_row`
+CHANGE_COLUMNS = [
+    *KEY,
+    old.attempt,
+    old.version,
+    old.status,
+    old.job_uid,
+    old.job_name,
+    old.cause,
+    old.reason,
+    old.exit_code,
+    old.message,
+    old.absent_count,
+    old.started_at,
+    old.facts,
+    old.finished_at,  # the change's `ended_at`
+]
+EVIDENCE_COLUMNS = [*KEY, old.attempt, old.job_uid, old.message, old.node, old.restarts, old.log_tail, old.events]
+FEW = 20  # tasks, to be read by a statement that is built once
+FEW_ROWS = (
+    select(*ROW_COLUMNS)
+    .where(old.history_id == bindparam("of_run"), old.task.in_(bindparam("numbers", expanding=True)))
+    .order_by(old.task)
+)
+BY_STATUS = select(old.status, old.task).where(old.history_id == bindparam("of_run")).order_by(old.task)
+
+
+class TaskRows(OnDatabase):
+    """The methods in `runs.ports.Tasks` for looks."""
+
+    @reading
+    def by_status(self, connection: Connection, run_id: int) -> dict[TaskStatus, list[int]]:
+        numbers: dict[TaskStatus, list[int]] = {}
+        for status, task in connection.execute(BY_STATUS, {"of_run": run_id}):
+            numbers.setdefault(status, []).append(task)
+        if not numbers:
+            raise missing_run(connection, run_id)
+        return numbers
+
+    @reading
+    def rows(self, connection: Connection, run_id: int, tasks: Sequence[int]) -> list[TaskRow]:
+        task_rows: list[TaskRow] = []
+        if len(tasks) <= FEW:
+            few = connection.execute(FEW_ROWS, {"of_run": run_id, "numbers": sorted(set(tasks))}) if tasks else ()
+            return [TaskRow(*row) for row in few]
+        for numbers in pages(sorted(set(tasks))):
+            keys = rows_as_table(connection, KEY, [(run_id, number) for number in numbers])
+            query = select(*ROW_COLUMNS).where(*_same_task(keys)).order_by(old.task)
+            task_rows.extend(TaskRow(*row) for row in connection.execute(query))
+        return task_rows
+
+    def sync(self, run: RunRef, changes: Sequence[TaskChange], *, hurried: bool = False) -> int:
+        """Write the changes in a single transaction. Return how many rows changed."""
+
+        def write(tx: Connection) -> int:
+            fence(tx, run)
+            now = self._db.clock()
+            with counting(tx, run.run_id):
+                updates = [_update_by_changes(tx, run.run_id, page, now) for page in pages(changes)]
+                written = sum(tx.execute(update).rowcount for update in updates)
+                queue_retries(tx, run, changes, now)
+            return written
+
+        return self._db.transact(write, hurried=hurried)
+
+    def reconcile(self, run: RunRef, evidence: Sequence[TaskEvidence], *, hurried: bool = False) -> int:
+        """Write the evidence in a single transaction. Return how many rows changed."""
+
+        def write(tx: Connection) -> int:
+            fence(tx, run)
+            return sum(tx.execute(_update_by_evidence(tx, run.run_id, page)).rowcount for page in pages(evidence))
+
+        return self._db.transact(write, hurried=hurried)
+
+    @reading
+    def unexplained(self, connection: Connection, run_id: int) -> list[JobKey]:
+        """Return the jobs that ended on their own and have no evidence."""
+        ended_by_itself = old.status.in_((TaskStatus.SUCCEEDED, TaskStatus.FAILED)) & old.job_uid.is_not(None)
+        # evidence always names a node, so a row without a node has no evidence (decision 18)
+        query = select(old.task, old.attempt).where(old.history_id == run_id, ended_by_itself, old.node.is_(None))
+        return [(row.task, row.attempt) for row in connection.execute(query.order_by(old.task))]
+
+    @transaction
+    def cancel_queued(self, tx: Connection, run: RunRef, reason: str) -> int:
+        fence(tx, run)
+        ended = {"status": TaskStatus.STOPPED, "reason": reason, "finished_at": self._db.clock(), "cause": None}
+        queued = update(task_histories).where(old.history_id == run.run_id, old.status == TaskStatus.QUEUED)
+        with counting(tx, run.run_id):
+            return tx.execute(queued.values(version=old.version + 1, cause_since=None, **ended)).rowcount
+
+
+def _update_by_changes(connection: Connection, run_id: int, changes: Sequence[TaskChange], now: datetime) -> Update:
+    """Return the statement to write a page of changes.
+
+    A row with a new version since its reading stays unchanged.
+    """
+    page = rows_as_table(connection, CHANGE_COLUMNS, [(run_id, *_change_row(change)) for change in changes])
+    new = page.c
+    is_over = new.status.in_(OVER)
+    # without a new message the old message stays, except for a message about a wait that ends now
+    gets_job = and_(old.job_uid.is_(None), new.job_uid.is_not(None), not_(is_over))
+    starts = and_(old.status.in_(NOT_STARTED), old.cause.is_not(None), new.status == TaskStatus.RUNNING)
+    replaces_message = or_(gets_job, starts, new.status == TaskStatus.PENDING)
+    # MySQL assigns in order: an expression with an old value comes before the old value's assignment
+    return (
+        update(task_histories)
+        .where(*_same_task(page))
+        .where(old.attempt == new.attempt, old.version == new.version, old.status.not_in(UNCHANGEABLE))
+        .ordered_values(
+            (old.message, case((replaces_message, new.message), else_=func.coalesce(new.message, old.message))),
+            (old.cause_since, case((new.cause.is_(None), None), (old.cause == new.cause, old.cause_since), else_=now)),
+            (old.cause, new.cause),
+            (
+                old.deployed_at,
+                case((new.job_uid.is_(None), old.deployed_at), else_=func.coalesce(old.deployed_at, now)),
+            ),
+            (old.finished_at, case((is_over, func.coalesce(new.finished_at, old.finished_at, now)), else_=None)),
+            (old.started_at, func.coalesce(new.started_at, old.started_at)),
+            (old.status, new.status),
+            (old.job_uid, new.job_uid),
+            (old.job_name, func.coalesce(new.job_name, old.job_name)),
+            (old.reason, new.reason),
+            (old.exit_code, new.exit_code),
+            (old.facts, new.facts),
+            (old.absent_since, case((new.absent_count == 0, None), else_=func.coalesce(old.absent_since, now))),
+            (old.absent_count, new.absent_count),
+            (old.claim_token, None),
+            (old.claim_expires_at, None),
+            (old.version, old.version + 1),
+        )
+    )
+
+
+def _update_by_evidence(connection: Connection, run_id: int, evidence: Sequence[TaskEvidence]) -> Update:
+    """Return the statement to store evidence for a page of tasks.
+
+    The version stays: a look writes evidence after it has read the row and before it writes the status. Evidence does
+    not replace the message of an end. Evidence from a job other than the task's job is left out.
+    """
+    page = rows_as_table(connection, EVIDENCE_COLUMNS, [(run_id, *_evidence_row(item)) for item in evidence])
+    new = page.c
+    return (
+        update(task_histories)
+        .where(*_same_task(page), old.attempt == new.attempt)
+        .where(or_(new.job_uid.is_(None), old.job_uid.is_(None), old.job_uid == new.job_uid))
+        .values(
+            message=case(
+                (old.status.in_(UNCHANGEABLE), func.coalesce(old.message, new.message)),
+                else_=func.coalesce(new.message, old.message),
+            ),
+            node=func.coalesce(new.node, old.node),
+            restarts=func.coalesce(new.restarts, old.restarts),
+            log_tail=func.coalesce(new.log_tail, old.log_tail),
+            events=func.coalesce(new.events, old.events),
+        )
+    )
+
+
+def _same_task(page: FromClause) -> tuple[ColumnElement[bool], ...]:
+    """Return the conditions to join the table with the page.
+
+    The run's id is a column in the page and not a constant: with a constant, both databases' planners go through
+    all tasks in the run and read the whole page for every task.
+    """
+    return old.history_id == page.c.history_id, old.task == page.c.task
+
+
+def _change_row(change: TaskChange) -> tuple[object, ...]:
+    """Return the change's values for CHANGE_COLUMNS without the first, the run's id."""
+    same_names = [column.name for column in CHANGE_COLUMNS[1:-1]]
+    return tuple(getattr(change, name) for name in (*same_names, "ended_at"))
+
+
+def _evidence_row(item: TaskEvidence) -> tuple[object, ...]:
+    """Return the row for evidence. Empty values become NULL, so that the stored values stay."""
+    events = json.dumps(item.events) if item.events else None
+    return (
+        item.task,
+        item.attempt,
+        item.job_uid,
+        item.message,
+        item.node,
+        item.restarts or None,
+        item.log_tail or None,
+        events,
+    )

@@ -1,0 +1,1 @@
+"""Schedules, which start runs and flows by the clock. Temporal keeps the schedules."""

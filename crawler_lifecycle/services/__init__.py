@@ -1,1 +1,0 @@
-"""Long-running processes and their parts, one duty a module."""

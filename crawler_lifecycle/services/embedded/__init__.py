@@ -1,5 +1,0 @@
-"""Embedded stack: the whole service on one machine, without an installation of servers.
-
-`plan` lists the parts and their settings, `child` keeps a part running, `stack` runs all parts, `reaper` ends the parts
-of a killed stack, `jobs` finds and ends jobs, `interruption` handles signals, `processes` finds recorded processes.
-"""

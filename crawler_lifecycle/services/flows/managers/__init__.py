@@ -1,1 +1,0 @@
-"""Hosting of crawl managers: the author's object in its own process, and the host's ledger."""

@@ -1,0 +1,1 @@
+"""The connection to Temporal, and what all workflows and activities share."""

@@ -1,0 +1,34 @@
+"""Endpoints for the installation: its use, its runs without room, and what waits for people."""
+
+from typing import Annotated, Protocol
+
+from fastapi import APIRouter, Depends
+
+from crawler_lifecycle.http.state import READING, ApiState, ForCallers, api_state
+from crawler_lifecycle.model.answers import InstallationView
+from crawler_lifecycle.runs.commands.runs import RunCommands
+from crawler_lifecycle.runs.model.attention import Attention
+
+MOST_SATURATED = 50  # runs in an answer
+
+
+class HasInstallation(ForCallers, Protocol):
+    runs: RunCommands
+
+    async def attention(self) -> Attention: ...
+
+
+CurrentApi = Annotated[ApiState[HasInstallation], Depends(api_state)]
+router = APIRouter(prefix="/v1", tags=["limits"])
+
+
+@router.get("/attention", dependencies=READING)
+async def get_attention(api: CurrentApi) -> Attention:
+    """Return what waits for a person, a host or room: the page shows the counts at the top of every view."""
+    return await api.control.attention()
+
+
+@router.get("/installation", dependencies=READING)
+def get_installation(api: CurrentApi) -> InstallationView:
+    """Return the use of the installation's capacity, and the runs for which its cluster has no room."""
+    return api.control.runs.installation(MOST_SATURATED)

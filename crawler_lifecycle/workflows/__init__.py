@@ -1,1 +1,0 @@
-"""Workflows: the order of a run's steps, whatever crashes in between."""
