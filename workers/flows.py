@@ -31,6 +31,7 @@ from crawler_lifecycle.assembly import process
 from crawler_lifecycle.assembly.parts import Parts
 from crawler_lifecycle.assembly.plugin import LifecyclePlugin
 from crawler_lifecycle.assembly.steps import activities_of
+from crawler_lifecycle.base.hiding import hide_process
 from crawler_lifecycle.errors import NotReady
 from crawler_lifecycle.flows.activities.steps import StepActivities
 from crawler_lifecycle.flows.authors.files import with_files
@@ -43,8 +44,7 @@ from crawler_lifecycle.hosts.parent import end_with_parent
 from crawler_lifecycle.hosts.slots import SlotGate
 from crawler_lifecycle.http import health
 from crawler_lifecycle.model.naming import managers_queue, own_queue, steps_queue
-from crawler_lifecycle.settings.hiding import hide_process, keep_installation
-from crawler_lifecycle.settings.installation import environment_for_child
+from crawler_lifecycle.settings.installation import environment_for_child, keep_installation
 from crawler_lifecycle.temporal.engine import Engine
 
 log = logging.getLogger("workers.flows")

@@ -15,7 +15,7 @@ from crawler_lifecycle.clusters.processes.scheduler import ServiceTokens, make_a
 from crawler_lifecycle.errors import NotReady
 from crawler_lifecycle.http import http_process
 from crawler_lifecycle.settings import configuration
-from crawler_lifecycle.settings.hiding import forget_secrets
+from crawler_lifecycle.settings.configuration import forget_secrets
 
 logger = logging.getLogger("crawler_lifecycle.scheduler")
 

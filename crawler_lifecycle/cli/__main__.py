@@ -25,9 +25,9 @@ def run() -> None:
 
 def _main() -> int:
     """Run the command and return its exit status."""
+    from crawler_lifecycle.base.hiding import hide_process
     from crawler_lifecycle.cli.program import main
     from crawler_lifecycle.console.failures import OK, WRONG
-    from crawler_lifecycle.settings.hiding import hide_process
 
     hide_process()
     try:

@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 from pydantic import JsonValue
 
 from crawler_lifecycle import logs
+from crawler_lifecycle.base.hiding import hide_process
 from crawler_lifecycle.errors import LifecycleError, NotFound, NotReady, TemporaryError
 from crawler_lifecycle.flows.authors.modules import Modules, load
 from crawler_lifecycle.flows.authors.running import StepLink
@@ -30,7 +31,7 @@ from crawler_lifecycle.hosts.isolation import ENDED, STEP
 from crawler_lifecycle.hosts.outcomes import Ended, end_of
 from crawler_lifecycle.hosts.parent import end_with_children, end_with_parent
 from crawler_lifecycle.model.flow_states import EndKind
-from crawler_lifecycle.settings.hiding import hide_process, keep_installation
+from crawler_lifecycle.settings.installation import keep_installation
 
 CLIENTS = StepClients()
 logger = logging.getLogger("crawler_lifecycle.steps")

@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 import uvicorn
 
 from crawler_lifecycle import extras
+from crawler_lifecycle.base.hiding import hide_process
 from crawler_lifecycle.errors import LifecycleError, NotReady
 from crawler_lifecycle.metrics import show_build
-from crawler_lifecycle.settings.hiding import hide_process
 
 DRAIN_SECONDS = 20  # time for open requests when the process ends
 

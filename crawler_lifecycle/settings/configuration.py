@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, get_args
@@ -39,6 +39,16 @@ def secret_variables() -> set[str]:
             elif isinstance(kind, type) and issubclass(kind, BaseModel):
                 groups.append((f"{prefix}{name.upper()}__", kind.model_fields))
     return names
+
+
+def forget_secrets(environment: MutableMapping[str, str] = os.environ) -> dict[str, str]:
+    """Remove secrets and their files' names from the environment, once the settings are read, for child processes.
+
+    Return the removed variables.
+    """
+    secret = secret_variables()
+    names = [name for name in environment if name.upper().removesuffix("_FILE") in secret]
+    return {name: environment.pop(name) for name in names}
 
 
 def _file_variables() -> dict[str, str]:

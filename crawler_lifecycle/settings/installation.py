@@ -53,6 +53,13 @@ def locate(state: Path | None = None) -> Installation:
     return Installation.with_variables(folder, _missing_variables(folder))
 
 
+def keep_installation() -> Settings:
+    """Keep the installation for clients in authors' functions, then forget its secrets. Return the settings."""
+    located = locate()
+    Kept.keep(located, configuration.forget_secrets())
+    return located.settings
+
+
 def environment_for_child(state: Path | None = None) -> dict[str, str]:
     """Return the environment for a child process, which then has the same installation as `locate` returns."""
     folder = state_folder(state)

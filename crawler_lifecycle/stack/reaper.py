@@ -13,8 +13,8 @@ from pathlib import Path
 
 import click
 
+from crawler_lifecycle.base.hiding import hide_process
 from crawler_lifecycle.settings import stack_file
-from crawler_lifecycle.settings.hiding import hide_process
 from crawler_lifecycle.stack import processes
 
 GRACE = 5.0  # seconds between SIGTERM and SIGKILL

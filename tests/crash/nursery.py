@@ -27,7 +27,7 @@ import workers.scheduler
 import workers.watcher
 from crawler_lifecycle.assembly import process
 from crawler_lifecycle.flows.authors.modules import load
-from crawler_lifecycle.settings.hiding import keep_installation
+from crawler_lifecycle.settings.installation import keep_installation
 from tests.crash import graph, hooks, managing
 from tests.crash.deaths import Deaths
 from tests.crash.faults import Fault, Faulty

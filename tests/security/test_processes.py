@@ -10,8 +10,8 @@ import pytest
 
 from crawler_lifecycle.hosts.channel import Channel
 from crawler_lifecycle.hosts.isolation import MAIN
-from crawler_lifecycle.settings.hiding import forget_secrets, keep_installation
-from crawler_lifecycle.settings.installation import Kept, environment_for_child, locate
+from crawler_lifecycle.settings.configuration import forget_secrets
+from crawler_lifecycle.settings.installation import Kept, environment_for_child, keep_installation, locate
 from tests import embedded
 from tests.embedded import stack_processes, up
 from tests.waiting import until
