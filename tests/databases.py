@@ -31,7 +31,7 @@ from crawler_lifecycle.runs.ports.runs import NewRun
 from crawler_lifecycle.stack.addresses import free_ports
 from tests.mysql_words import checked_names
 
-BOTH = ("sqlite", "mariadb")
+BOTH = ("sqlite", pytest.param("mariadb", marks=pytest.mark.mariadb))
 # the driver reads all certificates of the system for each connection that could be encrypted: 45 ms
 WITHOUT_TLS = "ssl_disabled=true"
 START_SECONDS = 30
