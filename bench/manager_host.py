@@ -24,7 +24,7 @@ from crawler_lifecycle.database.manager_schema import manager_attempts
 from crawler_lifecycle.flows.authors.modules import load
 from crawler_lifecycle.flows.rules.messages import RunSteps
 from crawler_lifecycle.hosts.host import StepHost
-from crawler_lifecycle.hosts.managers.catalogue import Catalogue
+from crawler_lifecycle.hosts.managers.crawls import Catalogue
 from crawler_lifecycle.hosts.managers.hosting import managers_of
 from crawler_lifecycle.model.requests import RunRequest, StopRequest
 from crawler_lifecycle.runs.rules.plan import RunLimits

@@ -31,7 +31,7 @@ from crawler_lifecycle.flows.model.requests import PushFlow
 from crawler_lifecycle.flows.ports.claims import ClaimedStep, StepEnd
 from crawler_lifecycle.flows.rules.ends import AttemptEnd
 from crawler_lifecycle.flows.rules.messages import RunSteps, StepsEnded
-from crawler_lifecycle.hosts.followers import Followers
+from crawler_lifecycle.hosts.looks import Followers
 from crawler_lifecycle.model.deployment import Crawler
 from crawler_lifecycle.model.flow_states import EndKind
 from crawler_lifecycle.model.naming import flow_workflow_id, steps_queue

@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable, Sequence
+import threading
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,8 +15,57 @@ from crawler_lifecycle.errors import LifecycleError, TemporaryError
 from crawler_lifecycle.flows.ports.claims import AttemptKey, Claimed, StepClaims
 from crawler_lifecycle.flows.rules.messages import AttemptRef, RunSteps
 
-T = TypeVar("T")
 logger = logging.getLogger(__name__)
+RENEWALS = 10  # in the time of a lease: each renewal also notices people's cancels
+
+# receives the attempts held before a renewal, and the host's claims with people's stop requests
+Notify = Callable[[Collection[AttemptKey], Mapping[AttemptKey, bool]], None]
+
+
+class HostLease:
+    """The lease with a token. `held` and `notify` are called by the thread."""
+
+    def __init__(
+        self,
+        claims: StepClaims,
+        token: str,
+        lasts: timedelta,
+        held: Callable[[], Collection[AttemptKey]],
+        notify: Notify,
+    ) -> None:
+        self._claims = claims
+        self._token = token
+        self._lasts = lasts
+        self._held = held
+        self._notify = notify
+        self._ended = threading.Event()
+
+    def start(self) -> None:
+        """Make the lease, and start the thread. Without a database, the thread makes the lease later."""
+        self._renew()
+        threading.Thread(target=self._run, name="step-lease", daemon=True).start()
+
+    def close(self) -> None:
+        self._ended.set()
+
+    def _run(self) -> None:
+        while not self._ended.wait((self._lasts / RENEWALS).total_seconds()):
+            self._renew()
+
+    def _renew(self) -> None:
+        held = self._held()
+        try:
+            claimed = self._claims.renew(self._token, self._lasts)
+        except LifecycleError as error:
+            logger.warning("the lease for %d steps is not renewed: %s", len(held), error.message)
+        except Exception:  # the thread must live: without renewals, further hosts would take the steps over
+            logger.exception("the lease for %d steps is not renewed", len(held))
+        else:
+            self._notify(held, claimed)
+
+
+T = TypeVar("T")
+
 AWAY = Backoff(timedelta(milliseconds=100), timedelta(seconds=5))  # pauses while the database is away
 
 

@@ -1,21 +1,135 @@
 """Functions: starts a step's function where the function has to run: on a loop, in a thread or in a process."""
 
+import asyncio
 import logging
+import signal
+import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import TypeAdapter
 
 from crawler_lifecycle import logs
+from crawler_lifecycle.errors import LifecycleError
 from crawler_lifecycle.flows.authors.modules import Modules
 from crawler_lifecycle.flows.authors.running import RunningJob, StepLink, running
 from crawler_lifecycle.flows.ports.claims import ClaimedStep
 from crawler_lifecycle.hosts.calling import Function, is_async, job_of, work_of
+from crawler_lifecycle.hosts.children import KILL_SECONDS, Child
 from crawler_lifecycle.hosts.contexts import Inputs, context_of
-from crawler_lifecycle.hosts.isolation import InProcess, StepProcess
-from crawler_lifecycle.hosts.loops import AuthorsLoops
-from crawler_lifecycle.hosts.runners import InThread, OnLoop, Running, StepCall
-from crawler_lifecycle.hosts.threads import AuthorsThreads
+from crawler_lifecycle.hosts.outcomes import PROCESS_DIED, STOPPED, Ended
+from crawler_lifecycle.hosts.runners import AuthorsLoops, AuthorsThreads, InThread, OnLoop, Running, StepCall
+from crawler_lifecycle.model.flow_states import EndKind
+from crawler_lifecycle.settings.installation import environment_for_child
+
+logger = logging.getLogger(__name__)
+STEP = TypeAdapter(ClaimedStep)
+ENDED = TypeAdapter(Ended)
+MAIN = "crawler_lifecycle.hosts.isolated"
+
+
+class StepProcess:
+    """A process for functions in sequence."""
+
+    def __init__(self, modules: Modules, inputs: Inputs) -> None:
+        self._inputs = inputs
+        self._is_stopped = False
+        self._child = Child(MAIN, environment_for_child(), folder=modules.working_directory)
+        self._ended: Future[Ended] = Future()
+        folder = None if modules.folder is None else str(modules.folder)
+        self._child.send({"targets": list(modules.targets), "folder": folder})
+
+    @property
+    def is_alive(self) -> bool:
+        return self._child.is_alive and not self._is_stopped
+
+    def call(self, call: StepCall) -> asyncio.Task[Ended]:
+        """Call the function. The task returns the end, also if the process dies."""
+        self._ended = Future()
+        step = STEP.dump_python(call.step, mode="json")
+        self._child.send({"call": step, "most_bytes": call.most_bytes})
+        threading.Thread(target=self._serve, args=(call,), name=call.step.path, daemon=True).start()
+        return asyncio.create_task(_awaited(self._ended))
+
+    def stop(self) -> None:
+        """Kill the process with all its children."""
+        if self.is_alive:
+            self._child.kill(signal.SIGTERM)
+            asyncio.get_running_loop().call_later(KILL_SECONDS, self._child.kill_if_alive)
+        self._is_stopped = True
+
+    def close(self) -> None:
+        """End the process after its last call."""
+        self._is_stopped = True
+        self._child.kill()
+
+    def _serve(self, call: StepCall) -> None:
+        try:
+            self._ended.set_result(self._end_of(call))
+        except Exception as error:  # a fault of the host: without an end, the attempt and its slot would wait forever
+            logger.exception("the process of %s is ended, since its host failed", call.step.path)
+            self.close()
+            self._ended.set_exception(error)
+
+    def _end_of(self, call: StepCall) -> Ended:
+        """Answer the function's questions until its end, and return the end."""
+        while (message := self._child.channel.receive()) is not None:
+            if "end" in message:
+                return ENDED.validate_python(message["end"])
+            if "begin" in message and not call.begin():  # the attempt is another host's, or the host ends
+                self.close()
+                return STOPPED
+            if "progress" in message:
+                with call.around():
+                    call.link.progress(*message["progress"])
+            else:
+                self._child.send(self._answer(call.step, message))
+        cause = self._child.cause_of_end()
+        return STOPPED if self._is_stopped else _died(cause)
+
+    def _answer(self, step: ClaimedStep, message: dict[str, Any]) -> dict[str, Any]:
+        try:
+            return {"answer": self._value(step, message)}
+        except LifecycleError as error:
+            return {"error": error.message}
+        except Exception as error:
+            logger.exception("an isolated step's question has no answer")
+            return {"error": f"{type(error).__name__}: {error}"}
+
+    def _value(self, step: ClaimedStep, message: dict[str, Any]) -> Any:
+        if "begin" in message:
+            return True
+        if "results" in message:
+            return {str(n): value for n, value in self._inputs.results(step.flow_uid, message["results"]).items()}
+        if "source" in message:
+            return self._inputs.source(step.flow_uid, message["source"])
+        inputs = self._inputs.inputs(step.flow_uid, step.start.number)
+        return {"context": dict(inputs.context), "sources": dict(inputs.sources)}
+
+
+class InProcess:
+    """A function in an isolated process. `at_end` is called after its end."""
+
+    def __init__(self, call: StepCall, process: StepProcess, at_end: Callable[[], None]) -> None:
+        self._process = process
+        self.end = process.call(call)
+        self.end.add_done_callback(lambda _: at_end())
+
+    def stop(self) -> None:
+        self._process.stop()
+
+
+def _died(cause: str) -> Ended:
+    problem = f"the process with the function {cause}"
+    return Ended(EndKind.FAILED, reason=problem, outcome=PROCESS_DIED, error=problem)
+
+
+async def _awaited(future: "Future[Ended]") -> Ended:
+    return await asyncio.wrap_future(future)
+
 
 Surroundings = Callable[[RunningJob], AbstractContextManager[object]]
 

@@ -1,36 +1,171 @@
 """Host: the parts that run the steps of activities in a process. The parts have their own modules."""
 
 import asyncio
+import hashlib
 import logging
-from collections.abc import AsyncIterator, Callable, Collection
+import sys
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from datetime import timedelta
+from pathlib import Path
 from uuid import uuid4
 
-from crawler_lifecycle.flows.authors.modules import Modules
+from crawler_lifecycle.flows.activities.steps import TryAgain
+from crawler_lifecycle.flows.authors.modules import Modules, is_file
 from crawler_lifecycle.flows.authors.running import running
 from crawler_lifecycle.flows.ports.claims import AttemptKey, StepClaims
 from crawler_lifecycle.flows.ports.ledger import FlowDoors
 from crawler_lifecycle.flows.rules.messages import RunSteps, StepsEnded
-from crawler_lifecycle.hosts.attempts import Attempts
-from crawler_lifecycle.hosts.batches import Batches
+from crawler_lifecycle.flows.rules.words import BROKEN_MODULE, UNKNOWN_STEP
+from crawler_lifecycle.hosts.attempts import GRACE_SECONDS, Attempts, Gone
+from crawler_lifecycle.hosts.calling import Function, is_manager
 from crawler_lifecycle.hosts.claiming import Claiming
-from crawler_lifecycle.hosts.draining import Draining
 from crawler_lifecycle.hosts.ends import EndWriter
 from crawler_lifecycle.hosts.functions import Functions, Surroundings
-from crawler_lifecycle.hosts.joining import Joining
+from crawler_lifecycle.hosts.joining import Batches, Joining, Tasks
 from crawler_lifecycle.hosts.looks import Look
 from crawler_lifecycle.hosts.managers.hosting import Managers
-from crawler_lifecycle.hosts.routes import Routes
 from crawler_lifecycle.hosts.slots import Slots
-from crawler_lifecycle.hosts.tasks import Tasks
 from crawler_lifecycle.hosts.under_way import UnderWay
-from crawler_lifecycle.hosts.versions import code_version
+from crawler_lifecycle.managers.authors.workflow_manager import BaseLoopScript
+from crawler_lifecycle.model.naming import managers_queue, route_parts
 from crawler_lifecycle.settings.processes import FlowSettings
 
-Managing = Callable[[Modules, str, FlowSettings], Managers]  # makes the managers for a host with the token
+LAST_SECONDS = 5.0  # for a host's last ends
+
+
+@dataclass(frozen=True)
+class Draining:
+    under_way: UnderWay
+    claiming: Claiming
+    batches: Batches
+    ends: EndWriter
+    seconds: float  # for functions to end
+
+    async def drain(self) -> None:
+        """Begin no further function, and let the functions end for some time. Then stop the remaining functions.
+
+        Claims without an end are released, so that another host takes the attempts at once.
+        """
+        if self.batches.is_closed:
+            return
+        self.batches.is_closed = True
+        await self._hand_managers_over()
+        await self._release_waiting()
+        await self._end_functions()
+        self.under_way.lease.close()
+        await asyncio.to_thread(self.ends.close, LAST_SECONDS)
+        await self.claiming.release(None)
+        self.under_way.settle_all()
+
+    async def _hand_managers_over(self) -> None:
+        """Leave the managers at once: another host goes on, while functions here still end."""
+        managers = [execution for execution in self.under_way.executions if execution.is_manager]
+        for execution in managers:
+            execution.leave(Gone.DRAINED)
+        await self.under_way.wait(managers, GRACE_SECONDS)
+        await self.claiming.release([execution.key for execution in managers])
+
+    async def _release_waiting(self) -> None:
+        """Release the attempts whose functions have not begun."""
+        waiting = [execution.key for execution in self.under_way.executions if execution.running is None]
+        await self.claiming.release(waiting)
+        self.under_way.settle_all(waiting)
+
+    async def _end_functions(self) -> None:
+        await self.under_way.wait(self.under_way.executions, self.seconds)
+        for execution in self.under_way.executions:
+            execution.leave(Gone.DRAINED)
+        await self.under_way.wait(self.under_way.executions, GRACE_SECONDS + LAST_SECONDS)
+
+
+DIGITS = 12
+
+
+def code_version(modules: Modules) -> str:
+    """Return a short hash of the host's modules, and of the loaded modules in the same packages or beside its files.
+
+    Further modules are left out, such as installed libraries.
+    """
+    digest = hashlib.sha256()
+    for name, path in sorted(_files(modules)):
+        digest.update(name.encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:DIGITS]
+
+
+def _files(modules: Modules) -> Iterator[tuple[str, Path]]:
+    """Yield names and files. A module may have no file, such as a namespace package."""
+    packages = {name.partition(".")[0] for name in modules.names}
+    folders = {Path(target).resolve().parent for target in modules.targets if is_file(target)}
+    for name, module in list(sys.modules.items()):
+        path = Path(getattr(module, "__file__", None) or "")
+        if path.is_file() and (name.partition(".")[0] in packages or path.parent in folders):
+            yield name, path
+
+
 logger = logging.getLogger(__name__)
+UNKNOWN_PAUSE = timedelta(seconds=10)
+LONGEST_CAUSE = 255  # characters in the database
+MOST_LOGGED = 1_000  # problems that a host remembers
+
+
+class UnimportedManager(BaseLoopScript):
+    """Stands for a manager whose module is broken. The object's own process imports the module and reports its failure.
+
+    So the manager is paused with the failure, and a resume reads the mended file.
+    """
+
+
+@dataclass(frozen=True)
+class Routes:
+    modules: Modules
+    claiming: Claiming
+    _logged: set[tuple[str, str]] = field(default_factory=set)  # flows with their problems
+
+    async def functions(self, step: RunSteps) -> Mapping[int, Function]:
+        """Return the functions by member: for all starts, and for the followers with a function in the host."""
+        function = await self._function(step)
+        functions = {start.number: function for start in step.starts}
+        for follower in step.followers:
+            following = self._known(follower.route)
+            if following is not None and not is_manager(following):  # a manager needs a slot of its own kind
+                functions[follower.start.number] = following
+        return functions
+
+    async def _function(self, step: RunSteps) -> Function:
+        """Return the function of the starts. TryAgain, with the cause on record, if the modules do not have it."""
+        function = self._known(step.route)
+        if function is None:
+            _, module, name = route_parts(step.route)
+            broken = self.modules.broken.get(module)
+            problem = broken or f"{module} has no function {name} at its top level"
+            cause = UNKNOWN_STEP if broken is None else f"{BROKEN_MODULE}:{broken}"[:LONGEST_CAUSE]
+            await self.claiming.note_cause(step, cause)
+            self._log(step.flow_id, problem)
+            raise TryAgain(problem, UNKNOWN_PAUSE, cause="UnknownStep")
+        return function
+
+    def _log(self, flow: str, problem: str) -> None:
+        """Log a flow's problem once, since Temporal repeats the activity every few seconds."""
+        if (flow, problem) in self._logged:
+            return
+        if len(self._logged) >= MOST_LOGGED:
+            self._logged.clear()
+        self._logged.add((flow, problem))
+        logger.error("a step of flow %s waits: %s", flow, problem)
+
+    def _known(self, route: str) -> Function | None:
+        queue, module, name = route_parts(route)
+        if module in self.modules.broken and queue.endswith(managers_queue("")):
+            return UnimportedManager
+        return self.modules.function(f"{module}:{name}")
+
+
+Managing = Callable[[Modules, str, FlowSettings], Managers]  # makes the managers for a host with the token
+
 THREADS = 8  # for the host's own work
 
 

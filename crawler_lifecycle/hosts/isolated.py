@@ -24,12 +24,11 @@ from crawler_lifecycle.flows.authors.running import StepLink
 from crawler_lifecycle.flows.ports.claims import ClaimedStep, StepInputs
 from crawler_lifecycle.flows.rules.contexts import Source
 from crawler_lifecycle.hosts.calling import check_of, is_async, job_of, prepared, work_of
-from crawler_lifecycle.hosts.channel import Channel
+from crawler_lifecycle.hosts.children import Channel, end_with_children, end_with_parent
 from crawler_lifecycle.hosts.clients import StepClients
 from crawler_lifecycle.hosts.contexts import context_of
-from crawler_lifecycle.hosts.isolation import ENDED, STEP
+from crawler_lifecycle.hosts.functions import ENDED, STEP
 from crawler_lifecycle.hosts.outcomes import Ended, end_of
-from crawler_lifecycle.hosts.parent import end_with_children, end_with_parent
 from crawler_lifecycle.model.flow_states import EndKind
 from crawler_lifecycle.settings.installation import keep_installation
 

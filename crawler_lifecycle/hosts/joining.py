@@ -4,22 +4,96 @@ A function belongs to its claim and not to an activity: an activity may be cance
 continue, and then the second try waits for the same functions.
 """
 
-from collections.abc import Mapping
+import asyncio
+import logging
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any, TypeVar
 
 from crawler_lifecycle.base.pacing import Backoff
 from crawler_lifecycle.flows.activities.steps import TryAgain
 from crawler_lifecycle.flows.ports.claims import Claimed
 from crawler_lifecycle.flows.rules.messages import AttemptRef, RunSteps
 from crawler_lifecycle.flows.rules.words import NO_HOST
-from crawler_lifecycle.hosts.batches import Batches
+from crawler_lifecycle.hosts.attempts import NOT_ENDED, Attempts, Execution, Outcome, Suspects
 from crawler_lifecycle.hosts.calling import Function, is_manager
 from crawler_lifecycle.hosts.claiming import Claiming
 from crawler_lifecycle.hosts.looks import Look
 from crawler_lifecycle.hosts.slots import Slots
-from crawler_lifecycle.hosts.tasks import Tasks
 from crawler_lifecycle.hosts.under_way import UnderWay
+
+T = TypeVar("T")
+
+
+class Tasks:
+    """References to tasks: the event loop alone would let a task without a reference be collected."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Run the work in a task, and keep the task until its end."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._forget)
+        return task
+
+    def _forget(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # a cancelled activity does not fetch its error
+
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass
+class Batches:
+    attempts: Attempts
+    under_way: UnderWay
+    claiming: Claiming
+    tasks: Tasks
+    is_closed: bool = False  # whether no further function begins, since the host drains
+
+    async def run(self, executions: Sequence[Execution], functions: Mapping[int, Function]) -> None:
+        """Run claimed attempts in parallel, as slots are free. The first slot is taken already.
+
+        Attempts with deaths run in sequence, after the attempts without deaths and in a process apart: so a deadly
+        function takes no further attempt with it.
+        """
+        runs: list[asyncio.Task[None]] = []
+        suspects = Suspects(self.attempts.functions)
+        for place, execution in enumerate(sorted(executions, key=lambda execution: bool(execution.step.deaths))):
+            if execution.step.deaths and runs:
+                await asyncio.wait(runs)
+            if place > 0:
+                await execution.slots.take()
+            function = functions[execution.step.start.number]
+            if execution.is_manager and self.attempts.managers is not None:
+                work = self.attempts.run_manager(execution, self.attempts.managers)
+                runs.append(self.tasks.spawn(self._execute(execution, work)))
+            elif execution.step.deaths:
+                await self._execute(execution, self.attempts.run_suspect(execution, function, suspects))
+            else:
+                runs.append(self.tasks.spawn(self._execute(execution, self.attempts.run(execution, function))))
+        suspects.close()
+
+    async def _execute(self, execution: Execution, work: Coroutine[Any, Any, Outcome]) -> None:
+        """Run the attempt to its end, and report its outcome."""
+        outcome: Outcome | Exception = NOT_ENDED
+        try:
+            if not self.is_closed and not execution.is_gone:
+                outcome = await work
+        except Exception as error:  # such as no memory for a thread; another host may have more
+            logger.exception("%s of flow %s: the host failed", execution.step.path, execution.step.flow_id)
+            outcome = error
+            await self.claiming.release([execution.key])
+        finally:
+            work.close()
+            execution.give_slot_back()
+        self.under_way.settle(execution.key, outcome)
+
 
 HELD = Backoff(timedelta(milliseconds=250), timedelta(seconds=2))  # pauses between looks at another host's claim
 DRAIN_PAUSE = timedelta(milliseconds=100)

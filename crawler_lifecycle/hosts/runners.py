@@ -1,19 +1,158 @@
 """Runners: let a function run on an event loop or in a thread, and report its end."""
 
 import asyncio
+import contextvars
 import inspect
-from collections.abc import Callable
+import logging
+import threading
+import time
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor, Future
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
+from queue import SimpleQueue
 from typing import Any, Protocol
 
 from crawler_lifecycle.flows.authors.running import Context, StepLink
 from crawler_lifecycle.flows.ports.claims import ClaimedStep
 from crawler_lifecycle.hosts.calling import Function, check_of, prepared
-from crawler_lifecycle.hosts.loops import AuthorsLoops
 from crawler_lifecycle.hosts.outcomes import STOPPED, Ended, end_of, failure, result_end
-from crawler_lifecycle.hosts.threads import AuthorsThreads
+
+Work = tuple[Callable[[], None], str]  # with its name
+
+
+class AuthorsThreads:
+    """Threads that serve one function after another: a new thread for each costs more than a short function.
+
+    No state from a function stays for the next function in its thread, except values authors keep by thread
+    themselves, such as a connection in `threading.local`.
+    """
+
+    def __init__(self) -> None:
+        self._idle: list[SimpleQueue[Work]] = []  # of threads without a function
+
+    def start(self, work: Callable[[], None], name: str) -> None:
+        """Run the work, which raises no exception, at once: in an idle thread, or in a further thread."""
+        try:
+            queue = self._idle.pop()
+        except IndexError:
+            queue = SimpleQueue()
+            threading.Thread(target=self._serve, args=(queue,), daemon=True).start()
+        queue.put((work, name))
+
+    def _serve(self, queue: "SimpleQueue[Work]") -> None:
+        while True:
+            work, threading.current_thread().name = queue.get()
+            contextvars.Context().run(work)
+            del work  # with the function's arguments and its result
+            self._idle.append(queue)
+
+
+logger = logging.getLogger(__name__)
+BLOCKED_SECONDS = 2.0  # shortest time without a turn for a loop to count as blocked
+CHECK_SECONDS = 0.5
+
+
+class AuthorsLoop:
+    """An event loop in a daemon thread."""
+
+    def __init__(self) -> None:
+        self.tasks: set[asyncio.Task[Any]] = set()
+        self.turned_at = time.monotonic()
+        self._asked = False
+        self._loop = asyncio.new_event_loop()
+        threading.Thread(target=self._run, name="steps-loop", daemon=True).start()
+
+    def submit(self, work: Coroutine[Any, Any, None], name: str, at_end: Callable[[], None]) -> Callable[[], None]:
+        """Run the work, and then `at_end`, also after a cancel before the beginning. Return the work's cancel."""
+        started: Future[asyncio.Task[Any]] = Future()
+
+        def start() -> None:
+            task = self._loop.create_task(work, name=name)
+            self.tasks.add(task)
+            task.add_done_callback(self.tasks.discard)
+            task.add_done_callback(lambda _: at_end())
+            started.set_result(task)
+
+        def cancel() -> None:
+            self._loop.call_soon_threadsafe(lambda: started.result().cancel())
+
+        self._loop.call_soon_threadsafe(start)
+        return cancel
+
+    def ask(self) -> None:
+        """Ask the loop to turn; `turned_at` has the time for its last answer."""
+        if not self._asked:
+            self._asked = True
+            self._loop.call_soon_threadsafe(self._turn)
+
+    @property
+    def is_blocked(self) -> bool:
+        return self._asked and time.monotonic() - self.turned_at > BLOCKED_SECONDS
+
+    @property
+    def blocking(self) -> str:
+        """Name of the function on the loop at present."""
+        task = asyncio.current_task(self._loop)
+        return "an unknown callback" if task is None else task.get_name()
+
+    def stop(self) -> None:
+        """End the thread as soon as the loop turns."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+
+    def _turn(self) -> None:
+        self._asked, self.turned_at = False, time.monotonic()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        while True:
+            try:
+                self._loop.run_forever()
+            except BaseException:  # a SystemExit in an author's task must end no other function
+                logger.exception("a task of an author's function has raised an error through its event loop")
+            else:
+                return
+
+
+class AuthorsLoops:
+    """The present loop for new functions, and blocked loops until they are free and empty."""
+
+    def __init__(self) -> None:
+        self._present: AuthorsLoop | None = None
+        self._blocked: list[AuthorsLoop] = []
+
+    @property
+    def present(self) -> AuthorsLoop:
+        if self._present is None:
+            self._present = AuthorsLoop()
+        return self._present
+
+    async def watch(self) -> None:
+        """Replace the present loop whenever a function blocks the loop."""
+        while True:
+            await asyncio.sleep(CHECK_SECONDS)
+            if self._present is not None and self._present.tasks:
+                self._check(self._present)
+            self._forget_free_loops()
+
+    def _check(self, loop: AuthorsLoop) -> None:
+        if loop.is_blocked:
+            logger.error(
+                "%s blocks its event loop: an async function must not wait or compute for long without an await "
+                "(a function without async runs in a thread)",
+                loop.blocking,
+            )
+            self._blocked.append(loop)
+            self._present = None
+        else:
+            loop.ask()
+
+    def _forget_free_loops(self) -> None:
+        for loop in list(self._blocked):
+            loop.ask()
+            if not loop.is_blocked and not loop.tasks:
+                loop.stop()
+                self._blocked.remove(loop)
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import timedelta
 
 from crawler_lifecycle.flows.ports.claims import AttemptKey, ClaimedStep, StepClaims
-from crawler_lifecycle.hosts.execution import NOT_ENDED, Execution, Gone, Outcome
+from crawler_lifecycle.hosts.attempts import NOT_ENDED, Execution, Gone, Outcome
+from crawler_lifecycle.hosts.claiming import HostLease
 from crawler_lifecycle.hosts.functions import new_link
-from crawler_lifecycle.hosts.leases import HostLease
 from crawler_lifecycle.hosts.slots import Slots
 
 logger = logging.getLogger(__name__)

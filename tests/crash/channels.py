@@ -3,7 +3,7 @@
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from crawler_lifecycle.hosts.channel import Channel
+from crawler_lifecycle.hosts.children import Channel
 from tests.crash.deaths import Deaths
 
 HOST, OBJECT = "host", "object"

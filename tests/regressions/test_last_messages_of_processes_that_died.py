@@ -9,7 +9,7 @@ from crawler_lifecycle.hosts.children import Child
 
 MAIN = """
 import os, signal, socket, sys
-from crawler_lifecycle.hosts.channel import Channel
+from crawler_lifecycle.hosts.children import Channel
 
 channel = Channel(socket.socket(fileno=int(sys.argv[1])))
 for number in range(3):

@@ -13,7 +13,7 @@ from crawler_lifecycle.assembly.store import SqlStore
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.flows import RunningJob, Workflow, crawl
 from crawler_lifecycle.flows.model.requests import PushFlow
-from crawler_lifecycle.hosts.annotations import result_check
+from crawler_lifecycle.hosts.calling import result_check
 from crawler_lifecycle.hosts.outcomes import result_end
 from crawler_lifecycle.model.flow_states import EndKind
 from tests.client.conftest import Hand

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from crawler_lifecycle.hosts.channel import Channel
-from crawler_lifecycle.hosts.isolation import MAIN
+from crawler_lifecycle.hosts.children import Channel
+from crawler_lifecycle.hosts.functions import MAIN
 from crawler_lifecycle.settings.configuration import forget_secrets
 from crawler_lifecycle.settings.installation import Kept, environment_for_child, keep_installation, locate
 from tests import embedded

@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from crawler_lifecycle.hosts.managers import output
-from crawler_lifecycle.hosts.managers.output import Output
+from crawler_lifecycle.hosts.managers import desk as output
+from crawler_lifecycle.hosts.managers.desk import Output
 
 
 class EarlierClock:

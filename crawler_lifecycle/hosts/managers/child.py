@@ -18,9 +18,8 @@ from crawler_lifecycle.errors import NotFound, NotReady, PermanentError
 from crawler_lifecycle.flows.authors.modules import Modules, load
 from crawler_lifecycle.flows.authors.tracebacks import authors_traceback
 from crawler_lifecycle.flows.model.turns import Begun, Counts, Effects, Intent, Offered, Page, Reaction, Start, Wake
-from crawler_lifecycle.hosts.channel import Channel
+from crawler_lifecycle.hosts.children import Channel, end_with_children, end_with_parent
 from crawler_lifecycle.hosts.managers.calls import CALLS, PROBLEM
-from crawler_lifecycle.hosts.parent import end_with_children, end_with_parent
 from crawler_lifecycle.managers.authors.arguments import BadArguments
 from crawler_lifecycle.managers.authors.driving import drive
 from crawler_lifecycle.managers.authors.failures import AuthorsFailure

@@ -8,20 +8,87 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from time import monotonic
 from typing import Any, TypeVar
 
 from crawler_lifecycle.base.pacing import Backoff
+from crawler_lifecycle.clusters.ports import Deployer
 from crawler_lifecycle.delivery.ports.outside import FlowSupervisors
 from crawler_lifecycle.errors import Fenced, LifecycleError, PermanentError, TemporaryError
+from crawler_lifecycle.flows.model.turns import Start
 from crawler_lifecycle.flows.rules.unstarted import Refusal, is_missing, refusal
-from crawler_lifecycle.hosts.managers.catalogue import Catalogue
 from crawler_lifecycle.managers.ports import ManagerLedger, ManagerRef, ManagerStart
+from crawler_lifecycle.model.deployment import Crawler
 from crawler_lifecycle.model.manager_items import Job
-from crawler_lifecycle.model.requests import StopRequest
+from crawler_lifecycle.model.requests import PROJECT, RunRequest, StopRequest
+from crawler_lifecycle.runs.rules.plan import RunLimits, planned
+
+logger = logging.getLogger(__name__)
+KNOWN_SECONDS = 5.0  # an entry may change: later starts read the catalogue again
+
+
+@dataclass
+class Catalogue:
+    """The catalogue for a host's managers. `deployer`: None if the host knows no scheduler service."""
+
+    deployer: Deployer | None
+    limits: RunLimits
+    _entries: dict[str, tuple[float, Crawler | PermanentError]] = field(default_factory=dict)
+
+    def refusals(self, starts: Sequence[Start]) -> dict[int, str]:
+        """Return messages for impossible requests, by number. An absent catalogue refuses no request."""
+        refused: dict[int, str] = {}
+        if self.deployer is None:
+            return refused
+        for start in starts:
+            try:
+                request = self.preferred(RunRequest.model_validate(start.request.model_dump(exclude_none=True)))
+                planned(request, self._entry(self.deployer, request.crawler), self.limits)
+            except TemporaryError as error:
+                logger.info("requests are not checked before their starts: %s", error.message)
+                break  # the runs' own workflows wait for the catalogue
+            except PermanentError as error:
+                refused[start.number] = error.message
+        return refused
+
+    def may_have_preferred(self, request: RunRequest) -> bool:
+        """Return whether `preferred` reads the catalogue for the request."""
+        return self.deployer is not None and any(label.startswith(PROJECT) for label in request.labels)
+
+    def preferred(self, request: RunRequest) -> RunRequest:
+        """Return the request for the entry of its project, if there is such an entry; otherwise, the request itself."""
+        for project in (label.removeprefix(PROJECT) for label in request.labels if label.startswith(PROJECT)):
+            name = f"{request.crawler}@{project}"
+            if self.deployer is not None and self._is_of_project(self.deployer, name, project):
+                return request.model_copy(update={"crawler": name})
+        return request
+
+    def _is_of_project(self, deployer: Deployer, name: str, project: str) -> bool:
+        try:
+            return str(self._entry(deployer, name).project) == project
+        except PermanentError:
+            return False
+
+    def _entry(self, deployer: Deployer, name: str) -> Crawler:
+        known = self._entries.get(name)
+        if known is None or monotonic() > known[0]:
+            known = self._entries[name] = monotonic() + KNOWN_SECONDS, _read(deployer, name)
+        if isinstance(known[1], PermanentError):
+            raise known[1]
+        return known[1]
+
+
+def _read(deployer: Deployer, name: str) -> Crawler | PermanentError:
+    try:
+        return deployer.crawler(name)
+    except PermanentError as error:
+        return error
+
 
 T = TypeVar("T")
-logger = logging.getLogger(__name__)
+
 AT_ONCE = 16
 LOOK_UPS = 2  # of projects' catalogue entries: each takes a thread, for long while the scheduler service is away
 START_SECONDS = 2.0  # the object's longest wait for starts

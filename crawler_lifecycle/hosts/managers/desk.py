@@ -1,8 +1,11 @@
 """Desk: the host's answers to the calls of a manager's object."""
 
 import logging
-from collections.abc import Callable, Mapping
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from time import monotonic
 from typing import TypeVar
 from uuid import uuid4
@@ -10,6 +13,7 @@ from uuid import uuid4
 from pydantic import JsonValue
 
 from crawler_lifecycle.errors import TemporaryError
+from crawler_lifecycle.flows.model.manager_records import OutputLine
 from crawler_lifecycle.flows.model.turns import (
     NO_EFFECTS,
     Begun,
@@ -22,16 +26,50 @@ from crawler_lifecycle.flows.model.turns import (
     Start,
     Wake,
 )
+from crawler_lifecycle.flows.rules.output import LONGEST_LINE, MOST_LINES
 from crawler_lifecycle.flows.rules.unstarted import Refusal
-from crawler_lifecycle.hosts.managers.box import Box
-from crawler_lifecycle.hosts.managers.catalogue import Catalogue
-from crawler_lifecycle.hosts.managers.crawls import Crawls
-from crawler_lifecycle.hosts.managers.output import Output
-from crawler_lifecycle.hosts.managers.phases import PAGE_PHASE, Phases
-from crawler_lifecycle.hosts.managers.setbacks import ALL_JOBS, Setbacks
+from crawler_lifecycle.hosts.managers.crawls import Catalogue, Crawls
+from crawler_lifecycle.hosts.managers.inbox import Box
+from crawler_lifecycle.hosts.managers.setbacks import ALL_JOBS, PAGE_PHASE, Phases, Setbacks
 from crawler_lifecycle.managers.authors.link import running_of
 from crawler_lifecycle.managers.ports import ManagerLedger, ManagerRef
 from crawler_lifecycle.model.manager_items import Job, JobFilter, JobState, Waiting
+
+PAUSE_SECONDS = 1.0  # between two writes: a manager that prints all the time must not write all the time
+
+
+@dataclass
+class Output:
+    """The lines since the last write. Another thread than the manager's adds them."""
+
+    _lines: deque[OutputLine] = field(default_factory=lambda: deque(maxlen=MOST_LINES))
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _due: float = 0.0
+
+    def add(self, text: str) -> None:
+        with self._lock:
+            self._lines.append(OutputLine(at=datetime.now(UTC), text=text[:LONGEST_LINE]))
+
+    @property
+    def seconds_to_write(self) -> float | None:
+        """Return the time until the lines should be written; None without lines."""
+        return max(0.0, self._due - monotonic()) if self._lines else None
+
+    def lines(self) -> Sequence[OutputLine]:
+        with self._lock:
+            return tuple(self._lines)
+
+    def defer(self) -> None:
+        """Let the next write wait."""
+        self._due = monotonic() + PAUSE_SECONDS
+
+    def note_written(self, lines: Sequence[OutputLine]) -> None:
+        self.defer()
+        written = {id(line) for line in lines}  # by identity, since the clock may be set back
+        with self._lock:
+            while self._lines and id(self._lines[0]) in written:
+                self._lines.popleft()
+
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)

@@ -19,14 +19,11 @@ from crawler_lifecycle.flows.model.values import to_text
 from crawler_lifecycle.flows.ports.claims import ClaimedStep
 from crawler_lifecycle.flows.rules.words import BY_REQUEST
 from crawler_lifecycle.hosts.calling import work_of
-from crawler_lifecycle.hosts.managers.catalogue import Catalogue
-from crawler_lifecycle.hosts.managers.crawls import PAUSES, Crawls
-from crawler_lifecycle.hosts.managers.desk import Desk, patiently
+from crawler_lifecycle.hosts.managers.crawls import PAUSES, Catalogue, Crawls
+from crawler_lifecycle.hosts.managers.desk import Desk, Output, patiently
 from crawler_lifecycle.hosts.managers.inbox import Inbox
-from crawler_lifecycle.hosts.managers.output import Output
-from crawler_lifecycle.hosts.managers.phases import Phases
 from crawler_lifecycle.hosts.managers.process import ObjectProcess
-from crawler_lifecycle.hosts.managers.setbacks import Setbacks, pause_after
+from crawler_lifecycle.hosts.managers.setbacks import Phases, Setbacks, pause_after
 from crawler_lifecycle.hosts.outcomes import STOPPED, Ended
 from crawler_lifecycle.managers.ports import ManagerLedger, ManagerRef
 from crawler_lifecycle.model.flow_states import EndKind

@@ -3,11 +3,89 @@
 import logging
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import TypeVar
 
 from crawler_lifecycle.errors import LifecycleError
-from crawler_lifecycle.hosts.managers.box import Box
-from crawler_lifecycle.managers.ports import ManagerLedger, ManagerRef
+from crawler_lifecycle.flows.model.turns import Intent
+from crawler_lifecycle.managers.ports import ManagerLedger, ManagerNews, ManagerRef
+
+T = TypeVar("T")
+
+
+@dataclass
+class Box:
+    """A manager's box. The manager's thread waits, and further threads put news in and notify."""
+
+    on_stop: Callable[[], None] = lambda: None  # called at people's stop
+    changed: threading.Condition = field(default_factory=threading.Condition)
+    news: ManagerNews | None = None  # since the object's last sleep
+    has_due: bool = False  # whether an item may start since the object's last sleep
+    must_leave: bool = False  # whether another host continues the manager
+    object_ended: bool = False  # whether the present object's process is gone
+    _object: object = None
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether the host's answer has no reader any more."""
+        return self.must_leave or self.object_ended
+
+    @property
+    def has_something(self) -> bool:
+        return self.news is not None or self.has_due
+
+    def put(self, news: ManagerNews) -> None:
+        if news.intent is Intent.STOP:
+            self.on_stop()
+        with self.changed:
+            self.news, self.has_due = news, self.has_due or news.has_due
+            self.changed.notify_all()
+
+    def note_change(self) -> None:
+        """Wake the object, because the host itself has changed an item."""
+        with self.changed:
+            self.has_due = True
+            self.changed.notify_all()
+
+    def take(self) -> tuple[ManagerNews | None, bool]:
+        """Empty the box. Return the news, and whether an item may start."""
+        with self.changed:
+            taken = self.news, self.has_due
+            self.news, self.has_due = None, False
+            return taken
+
+    def wake(self) -> None:
+        with self.changed:
+            self.changed.notify_all()
+
+    def leave(self) -> None:
+        with self.changed:
+            self.must_leave = True
+            self.changed.notify_all()
+
+    def begin_object(self, process: object) -> None:
+        with self.changed:
+            self._object, self.object_ended = process, False
+
+    def end_object(self, process: object) -> None:
+        """Note the process's end. A previous process's end does not concern the present object."""
+        with self.changed:
+            self.object_ended = self.object_ended or process is self._object
+            self.changed.notify_all()
+
+    def wait(self, holds: Callable[[], bool], seconds: float | None) -> bool:
+        """Wait until the condition holds. Return whether the condition holds."""
+        with self.changed:
+            return bool(self.changed.wait_for(holds, seconds))
+
+    def result(self, future: "Future[T]", otherwise: T) -> T:
+        """Wait for the future's result. Return the default if the host's answer has no reader."""
+        future.add_done_callback(lambda _: self.wake())
+        self.wait(lambda: future.done() or self.is_interrupted, None)
+        return future.result() if future.done() else otherwise
+
 
 logger = logging.getLogger(__name__)
 LOOK_SECONDS = 0.25

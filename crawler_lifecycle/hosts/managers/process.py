@@ -14,7 +14,7 @@ from crawler_lifecycle.errors import Fenced, LifecycleError, TemporaryError
 from crawler_lifecycle.hosts.children import Child
 from crawler_lifecycle.hosts.managers.calls import CALLS, PROBLEM, WITHOUT_ANSWER
 from crawler_lifecycle.hosts.managers.desk import Desk
-from crawler_lifecycle.hosts.managers.phases import Phases
+from crawler_lifecycle.hosts.managers.setbacks import Phases
 from crawler_lifecycle.model.manager_items import Problem
 
 logger = logging.getLogger(__name__)

@@ -14,6 +14,44 @@ from pydantic import JsonValue
 from crawler_lifecycle.flows.model.turns import GENERATOR_CHANGED
 from crawler_lifecycle.model.manager_items import Problem
 
+START = "start"  # the module's import, and the object's making
+CYCLE = "process"  # the process outside of author's code
+PAGE_PHASE = "set_parameters_gen"
+
+
+@dataclass
+class Phases:
+    """An object's phases. Only the time from the host's answer to the next call counts."""
+
+    hook_seconds: float
+    page_seconds: float
+    name: str = START
+    about: str | None = None  # key for the job in question
+    _spent: float = 0.0
+    _passed: set[str] = field(default_factory=set)  # since the last sleep
+
+    def enter(self, phase: str, about: str | None = None) -> None:
+        self._passed.add(self.name)
+        self.name, self.about, self._spent = phase, about, 0.0
+
+    def spend(self, seconds: float) -> None:
+        self._spent += seconds
+
+    @property
+    def limit(self) -> float:
+        return self.page_seconds if self.name in (START, PAGE_PHASE) else self.hook_seconds
+
+    @property
+    def remaining(self) -> float:
+        return max(0.0, self.limit - self._spent)
+
+    def take_passed(self) -> Collection[str]:
+        """Return the ending cycle's phases. A page is no progress, since it may hold nothing new."""
+        self.enter(CYCLE)
+        passed, self._passed = self._passed - {PAGE_PHASE}, set()
+        return passed
+
+
 PAUSES = (1.0, 2.0, 5.0, 15.0, 60.0)  # seconds after failures without progress
 Record = dict[str, JsonValue]
 MOST_IN_A_ROW = 20  # different jobs' failures without a single reaction: all jobs fail

@@ -19,7 +19,7 @@ from crawler_lifecycle.flows.model.turns import Counts
 from crawler_lifecycle.flows.model.work import CallForm, StepWork
 from crawler_lifecycle.flows.rules.messages import RunSteps
 from crawler_lifecycle.hosts.host import StepHost
-from crawler_lifecycle.hosts.managers.catalogue import Catalogue
+from crawler_lifecycle.hosts.managers.crawls import Catalogue
 from crawler_lifecycle.hosts.managers.hosting import managers_of
 from crawler_lifecycle.model.deployment import Crawler
 from crawler_lifecycle.model.requests import RunRequest, StopRequest

@@ -19,7 +19,7 @@ from crawler_lifecycle.flows.authors.modules import load
 from crawler_lifecycle.flows.cli.causes import cause_in_words
 from crawler_lifecycle.flows.model.work import CallForm
 from crawler_lifecycle.flows.ports.claims import StepEnd
-from crawler_lifecycle.hosts import execution
+from crawler_lifecycle.hosts import attempts as execution
 from crawler_lifecycle.model.flow_states import EndKind
 from tests.contracts.flows import Flow
 from tests.flow_stage import Watched

@@ -12,7 +12,7 @@ from crawler_lifecycle.errors import TemporaryError
 from crawler_lifecycle.flows.model.item_filter import ItemFilter
 from crawler_lifecycle.flows.model.turns import Counts
 from crawler_lifecycle.hosts.managers import crawls
-from crawler_lifecycle.hosts.managers.catalogue import Catalogue
+from crawler_lifecycle.hosts.managers.crawls import Catalogue
 from crawler_lifecycle.managers.ports import ManagerRef, ManagerStart
 from crawler_lifecycle.model.deployment import Crawler
 from crawler_lifecycle.model.flow_states import MemberState

@@ -11,7 +11,7 @@ from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.errors import NotReady
 from crawler_lifecycle.flows import Workflow
 from crawler_lifecycle.flows.authors.modules import load
-from crawler_lifecycle.hosts.versions import code_version
+from crawler_lifecycle.hosts.host import code_version
 from crawler_lifecycle.stack.plan import StepModules
 from tests.services.flows import authors
 from tests.services.flows.supervised import hosted

@@ -9,7 +9,7 @@ import pytest_asyncio
 from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.flows import Workflow
 from crawler_lifecycle.flows.authors.modules import load
-from crawler_lifecycle.hosts.versions import code_version
+from crawler_lifecycle.hosts.host import code_version
 from crawler_lifecycle.model.flow_retrying import RetryPolicy
 from tests.services.flows import authors
 from tests.services.flows.attempts import attempts

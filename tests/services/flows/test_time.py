@@ -14,7 +14,9 @@ import pytest_asyncio
 from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.errors import NotReady
 from crawler_lifecycle.flows import Workflow
-from crawler_lifecycle.hosts import execution, isolation, loops
+from crawler_lifecycle.hosts import attempts as execution
+from crawler_lifecycle.hosts import functions as isolation
+from crawler_lifecycle.hosts import runners as loops
 from tests.contracts.flows import Flow
 from tests.services.flows import authors
 from tests.services.flows.attempts import attempts, has_begun, until

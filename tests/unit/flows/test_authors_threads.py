@@ -3,7 +3,7 @@
 import contextvars
 import threading
 
-from crawler_lifecycle.hosts.threads import AuthorsThreads
+from crawler_lifecycle.hosts.runners import AuthorsThreads
 
 PATIENCE = 60.0
 FUNCTIONS = 100
