@@ -14,9 +14,8 @@ from bench.manager_crowds import Crowd
 from crawler_lifecycle.assembly.store import SqlStore
 from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.database.migrate import upgrade
-from crawler_lifecycle.flows.model.definition import FlowDefinition, MemberDefinition
+from crawler_lifecycle.flows.model.definition import CallForm, FlowDefinition, MemberDefinition, StepWork
 from crawler_lifecycle.flows.model.requests import PushFlow
-from crawler_lifecycle.flows.model.work import CallForm, StepWork
 from tests.contracts.flows import Flow
 from tests.services.flows.supervised import planned
 

@@ -23,10 +23,8 @@ from crawler_lifecycle.base.ranges import from_ranges, to_ranges
 from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.errors import BadInput, LifecycleError, NotFound
 from crawler_lifecycle.flows import Workflow
-from crawler_lifecycle.flows.activities.announcements import FlowAnnouncements
 from crawler_lifecycle.flows.activities.crawls import FlowCrawlActivities
-from crawler_lifecycle.flows.activities.flows import FlowActivities
-from crawler_lifecycle.flows.activities.scheduled_flows import ScheduledFlows
+from crawler_lifecycle.flows.activities.flows import FlowActivities, FlowAnnouncements, ScheduledFlows
 from crawler_lifecycle.flows.model.requests import PushFlow
 from crawler_lifecycle.flows.ports.claims import ClaimedStep, StepEnd
 from crawler_lifecycle.flows.rules.ends import AttemptEnd

@@ -25,8 +25,8 @@ from crawler_lifecycle.delivery.activities.notices import NoticeActivities
 from crawler_lifecycle.delivery.adapters.folder import FolderExporter
 from crawler_lifecycle.delivery.adapters.notices import FilePusher
 from crawler_lifecycle.errors import BadInput, LifecycleError, NotFound, TemporaryError
-from crawler_lifecycle.flows.activities.announcements import FlowAnnouncements
 from crawler_lifecycle.flows.activities.crawls import FlowCrawlActivities
+from crawler_lifecycle.flows.activities.flows import FlowAnnouncements
 from crawler_lifecycle.model.deployment import Crawler, Deployment, DeploymentRequest, ManagerEntry
 from crawler_lifecycle.model.records import RunDetails
 from crawler_lifecycle.model.requests import RunRequest, StopRequest

@@ -37,7 +37,7 @@ from crawler_lifecycle.flows.activities.steps import StepActivities
 from crawler_lifecycle.flows.authors.files import with_files
 from crawler_lifecycle.flows.authors.modules import Modules, load
 from crawler_lifecycle.hosts.children import end_with_parent
-from crawler_lifecycle.hosts.clients import StepClients
+from crawler_lifecycle.hosts.contexts import StepClients
 from crawler_lifecycle.hosts.host import StepHost
 from crawler_lifecycle.hosts.managers.crawls import Catalogue
 from crawler_lifecycle.hosts.managers.hosting import managers_of

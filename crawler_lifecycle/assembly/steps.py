@@ -16,10 +16,8 @@ from crawler_lifecycle.delivery.activities.exports import ExportActivities
 from crawler_lifecycle.delivery.activities.flow_nudges import FlowNudges
 from crawler_lifecycle.delivery.activities.notices import NoticeActivities
 from crawler_lifecycle.delivery.ports.outside import FlowSupervisors, Supervisors
-from crawler_lifecycle.flows.activities.announcements import FlowAnnouncements
 from crawler_lifecycle.flows.activities.crawls import FlowCrawlActivities
-from crawler_lifecycle.flows.activities.flows import FlowActivities
-from crawler_lifecycle.flows.activities.scheduled_flows import ScheduledFlows
+from crawler_lifecycle.flows.activities.flows import FlowActivities, FlowAnnouncements, ScheduledFlows
 from crawler_lifecycle.runs.activities.deployment import DeploymentActivities
 from crawler_lifecycle.runs.activities.histories import HistoryActivities
 from crawler_lifecycle.runs.activities.reconciliation import ReconciliationActivities

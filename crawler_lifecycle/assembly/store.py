@@ -9,17 +9,15 @@ from crawler_lifecycle.clusters.ports import Places
 from crawler_lifecycle.clusters.store import SqlPlaces
 from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.flows.ports.claims import StepClaims
-from crawler_lifecycle.flows.ports.ledger import FlowDoors, FlowEnds, FlowLedger
-from crawler_lifecycle.flows.ports.manager_doors import ManagerDoors
+from crawler_lifecycle.flows.ports.ledger import FlowDoors, FlowEnds, FlowLedger, ManagerDoors
 from crawler_lifecycle.flows.ports.records import FlowRecords
 from crawler_lifecycle.flows.store.additions import TaskAdditions
 from crawler_lifecycle.flows.store.doors import SqlFlowDoors
-from crawler_lifecycle.flows.store.ends import SqlFlowEnds
-from crawler_lifecycle.flows.store.ledger import SqlFlowLedger
+from crawler_lifecycle.flows.store.ledger import SqlFlowEnds, SqlFlowLedger
 from crawler_lifecycle.flows.store.records import SqlFlowRecords
+from crawler_lifecycle.flows.store.results import StepContexts
 from crawler_lifecycle.flows.store.step_claims import StepRights
 from crawler_lifecycle.flows.store.step_ends import StepEnds
-from crawler_lifecycle.flows.store.step_inputs import StepContexts
 from crawler_lifecycle.limits.ports import Limits
 from crawler_lifecycle.limits.store.admission import MOST_TASKS
 from crawler_lifecycle.limits.store.limits import SqlLimits

@@ -3,11 +3,13 @@
 import click
 
 from crawler_lifecycle.console.failures import Commands
-from crawler_lifecycle.flows.cli import holding as flow_holding
 from crawler_lifecycle.flows.cli import reading as flow_reading
+from crawler_lifecycle.flows.cli import requests as flow_holding
 from crawler_lifecycle.flows.cli import requests as flow_requests
 from crawler_lifecycle.flows.cli import watching as flow_watching
-from crawler_lifecycle.managers.cli import flow_checking, flow_picturing, flow_pushing, flow_starting
+from crawler_lifecycle.managers.cli import flow_checking, flow_pushing
+from crawler_lifecycle.managers.cli import flow_checking as flow_picturing
+from crawler_lifecycle.managers.cli import flow_pushing as flow_starting
 from crawler_lifecycle.stack import flow_running
 
 

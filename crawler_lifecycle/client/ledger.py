@@ -11,9 +11,8 @@ from crawler_lifecycle.base.names import ROOT
 from crawler_lifecycle.errors import NotFound
 from crawler_lifecycle.flows.authors.open_client import refuse_push
 from crawler_lifecycle.flows.commands.flow_commands import FlowCommands
-from crawler_lifecycle.flows.model.answers import FlowAnswer, MemberRecord
 from crawler_lifecycle.flows.model.definition import FlowDefinition
-from crawler_lifecycle.flows.model.records import FlowStatus, Why
+from crawler_lifecycle.flows.model.records import FlowAnswer, FlowStatus, MemberRecord, Why
 from crawler_lifecycle.flows.model.requests import (
     AppendMembers,
     ApproveMember,

@@ -10,7 +10,7 @@ from crawler_lifecycle.client.ledger import LedgerClient
 from crawler_lifecycle.errors import BadInput, Conflict, NotFound
 from crawler_lifecycle.flows import Graft, Sequence, Workflow
 from crawler_lifecycle.flows.authors.running import running_job
-from crawler_lifecycle.flows.model.answers import FlowSummary
+from crawler_lifecycle.flows.model.records import FlowSummary
 from crawler_lifecycle.flows.model.requests import StopFlow, StopWay
 from crawler_lifecycle.flows.rules.pruning import AFTER_A_DAY, Rule
 from crawler_lifecycle.flows.rules.states import WorkflowState, workflow_state

@@ -4,18 +4,15 @@ The package imports neither Temporal nor a database's library, so an author's mo
 pushes a workflow; `python -m workers.flows` runs its steps.
 """
 
-from crawler_lifecycle.flows.authors.graph import Graph
+from crawler_lifecycle.flows.authors.functions import StepFunction, Worker, job, step, worker
 from crawler_lifecycle.flows.authors.jobs import ApprovalJob, CrawlJob, Job, JobOptions, StepJob, crawl
-from crawler_lifecycle.flows.authors.marks import StepFunction, Worker, job, step, worker
-from crawler_lifecycle.flows.authors.needs import EachTask, Quorum, any_of, each_task
 from crawler_lifecycle.flows.authors.open_client import FlowClient, blocking, open_client, opened
+from crawler_lifecycle.flows.authors.pictures import Graph
+from crawler_lifecycle.flows.authors.pictures import write_states_dot as generate_dot
 from crawler_lifecycle.flows.authors.running import Cancel, Context, Record, RunningJob, Snooze
-from crawler_lifecycle.flows.authors.sequence import Sequence
-from crawler_lifecycle.flows.authors.states_dot import write_states_dot as generate_dot
-from crawler_lifecycle.flows.authors.steps import Level, SubWorkflow, WorkflowStep
-from crawler_lifecycle.flows.authors.workflow import Graft, Workflow
-from crawler_lifecycle.flows.model.answers import MemberRecord
-from crawler_lifecycle.flows.model.records import CrawlReceipt, Decision, FlowStatus, TaskReceipt
+from crawler_lifecycle.flows.authors.steps import EachTask, Level, Quorum, SubWorkflow, WorkflowStep, any_of, each_task
+from crawler_lifecycle.flows.authors.workflow import Graft, Sequence, Workflow
+from crawler_lifecycle.flows.model.records import CrawlReceipt, Decision, FlowStatus, MemberRecord, TaskReceipt
 from crawler_lifecycle.flows.rules.states import StepState, WorkflowState
 from crawler_lifecycle.model.flow_retrying import RetryPolicy, RetryRule
 

@@ -6,19 +6,21 @@ from typing import Any
 from typing_extensions import TypedDict, Unpack
 
 from crawler_lifecycle.flows.authors.open_client import refuse_push
-from crawler_lifecycle.flows.model.answers import FlowAnswer, FlowChange, FlowSummary, MemberRecord
 from crawler_lifecycle.flows.model.definition import FlowDefinition
-from crawler_lifecycle.flows.model.item_filter import ALL_ITEMS, ItemFilter
-from crawler_lifecycle.flows.model.item_requests import CancelItems, RetryItems, StartManager
 from crawler_lifecycle.flows.model.manager_records import ItemAttempt, ItemRecord, ManagerStatus, OutputLine
-from crawler_lifecycle.flows.model.records import FlowStatus, Why
+from crawler_lifecycle.flows.model.records import FlowAnswer, FlowChange, FlowStatus, FlowSummary, MemberRecord, Why
 from crawler_lifecycle.flows.model.requests import (
+    ALL_ITEMS,
     AppendMembers,
     ApproveMember,
+    CancelItems,
     CancelMembers,
     HoldFlow,
+    ItemFilter,
     PushFlow,
+    RetryItems,
     RetryMembers,
+    StartManager,
     StopFlow,
 )
 from crawler_lifecycle.flows.ports.records import AttemptRecord, FlowLine

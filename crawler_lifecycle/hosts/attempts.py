@@ -1,4 +1,4 @@
-"""Attempts: runs claimed attempts until their ends are recorded."""
+"""Attempts: runs claimed attempts, within the limits for their time, until their ends are recorded."""
 
 import asyncio
 import logging
@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 from crawler_lifecycle.base.pacing import Backoff
 from crawler_lifecycle.errors import PermanentError, TemporaryError
 from crawler_lifecycle.flows.authors.running import StepLink
+from crawler_lifecycle.flows.model.definition import CallForm
 from crawler_lifecycle.flows.model.requests import GraftMembers
-from crawler_lifecycle.flows.model.work import CallForm
 from crawler_lifecycle.flows.ports.claims import AttemptKey, ClaimedStep, StepClaims
 from crawler_lifecycle.flows.ports.ledger import FlowDoors
 from crawler_lifecycle.flows.rules.ends import AttemptEnd
@@ -28,7 +28,10 @@ from crawler_lifecycle.hosts.runners import Running
 from crawler_lifecycle.hosts.slots import Slots
 from crawler_lifecycle.model.flow_states import EndKind
 
+logger = logging.getLogger(__name__)
 GRACE_SECONDS = 5.0  # time for a stopped function to end; then the host continues without the function
+T = TypeVar("T")
+PAUSES = Backoff(timedelta(milliseconds=100), timedelta(seconds=5))
 
 
 class Gone(Enum):
@@ -141,11 +144,6 @@ def _end_after_drain(running: Running) -> Ended | None:
     """Return the end if the function has ended on its own in the meantime."""
     end = running.end.result() if running.end.done() else None
     return None if end is None or end.is_stopped else end
-
-
-T = TypeVar("T")
-logger = logging.getLogger(__name__)
-PAUSES = Backoff(timedelta(milliseconds=100), timedelta(seconds=5))
 
 
 @dataclass(frozen=True)

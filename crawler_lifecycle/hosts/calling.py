@@ -1,4 +1,7 @@
-"""Calling: calls an author's function in its step's form. Parameters with annotations get checked values."""
+"""Calling: calls an author's function in its step's form.
+
+Parameters with annotations that pydantic understands get checked values, and so does the result.
+"""
 
 import functools
 import inspect
@@ -14,14 +17,17 @@ from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.flows import Cancel, Graft, Record, Snooze, Workflow
 from crawler_lifecycle.flows.authors.running import Context, RunningJob
+from crawler_lifecycle.flows.model.definition import CallForm, StepWork
 from crawler_lifecycle.flows.model.records import TaskReceipt
 from crawler_lifecycle.flows.model.values import decode
-from crawler_lifecycle.flows.model.work import CallForm, StepWork
 from crawler_lifecycle.flows.ports.claims import ClaimedStep
 from crawler_lifecycle.managers.authors.workflow_manager import BaseLoopScript
 
 RESULT = "return"
 ACTS = (Cancel, Graft, Record, Snooze, Workflow)  # results that are no values
+Function = Callable[..., Any]
+Call = Callable[[], Any]  # a function with its arguments
+_VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 def checked(function: Callable[..., Any], values: Mapping[str, Any]) -> dict[str, Any]:
@@ -74,10 +80,6 @@ def _of_value(hint: Any) -> Any:
         return hint
     kept = tuple(part for part in typing.get_args(hint) if part not in ACTS)
     return typing.Union[kept] if kept else Any  # noqa: UP007 - the parts are known at run time alone
-
-
-Function = Callable[..., Any]
-Call = Callable[[], Any]  # a function with its arguments
 
 
 def work_of(step: ClaimedStep) -> StepWork:
@@ -173,6 +175,3 @@ def _checked_item(function: Function, step: ClaimedStep) -> Any:
     if is_task and first.annotation is first.empty:
         return TaskReceipt.model_validate(item)
     return checked(function, {first.name: item})[first.name]
-
-
-_VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)

@@ -1,4 +1,7 @@
-"""Children: processes of a host with authors' code. A channel connects the child with its host."""
+"""Children: processes of a host with authors' code, which end with their parent.
+
+A channel connects the child with its host: messages as JSON with their lengths in front.
+"""
 
 import ctypes
 import json
@@ -19,6 +22,9 @@ logger = logging.getLogger(__name__)
 LENGTH = struct.Struct(">I")
 TIME = struct.Struct("@ll")  # seconds and microseconds, for the socket's option
 LARGEST_MESSAGE = 256 * 1024 * 1024  # bytes; a greater length is no length, since authors may write to any descriptor
+SIGNAL_AT_PARENTS_END = 1  # PR_SET_PDEATHSIG
+KILL_SECONDS = 5.0  # between SIGTERM and SIGKILL
+LONGEST_LINE = 8192  # bytes; the rest of a longer line is a further line
 
 
 class Channel:
@@ -70,9 +76,6 @@ class Channel:
         return bytes(parts)
 
 
-SIGNAL_AT_PARENTS_END = 1  # PR_SET_PDEATHSIG
-
-
 def end_with_parent(number: signal.Signals) -> None:
     """Let Linux send the signal to the process when its parent ends."""
     if sys.platform == "linux":
@@ -84,10 +87,6 @@ def end_with_children() -> NoReturn:
     if os.getpgid(0) == os.getpid():
         os.killpg(0, signal.SIGKILL)
     os._exit(1)
-
-
-KILL_SECONDS = 5.0  # between SIGTERM and SIGKILL
-LONGEST_LINE = 8192  # bytes; the rest of a longer line is a further line
 
 
 class Child:

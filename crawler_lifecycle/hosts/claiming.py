@@ -1,4 +1,8 @@
-"""Claiming: a host's claims on record, under the host's token, and the causes for steps without a claim."""
+"""Claiming: a host's claims on record, under the host's token, and the causes for steps without a claim.
+
+A thread renews the host's right to its claims. The thread is not the event loop: whatever happens on the loop, the
+lease lasts as long as the process lives.
+"""
 
 import asyncio
 import logging
@@ -17,9 +21,10 @@ from crawler_lifecycle.flows.rules.messages import AttemptRef, RunSteps
 
 logger = logging.getLogger(__name__)
 RENEWALS = 10  # in the time of a lease: each renewal also notices people's cancels
-
 # receives the attempts held before a renewal, and the host's claims with people's stop requests
 Notify = Callable[[Collection[AttemptKey], Mapping[AttemptKey, bool]], None]
+T = TypeVar("T")
+AWAY = Backoff(timedelta(milliseconds=100), timedelta(seconds=5))  # pauses while the database is away
 
 
 class HostLease:
@@ -62,11 +67,6 @@ class HostLease:
             logger.exception("the lease for %d steps is not renewed", len(held))
         else:
             self._notify(held, claimed)
-
-
-T = TypeVar("T")
-
-AWAY = Backoff(timedelta(milliseconds=100), timedelta(seconds=5))  # pauses while the database is away
 
 
 @dataclass(frozen=True)

@@ -1,23 +1,85 @@
-"""Contexts: a step's context, whose values come from the ledger when the function reads them."""
+"""Contexts: a step's context and its client for flows.
 
+The context's values come from the ledger when the function reads them. The client serves the verbs of workflows, such
+as `await workflow.status()`. The first use imports the client: without a use, an isolated process starts in half the
+time.
+"""
+
+import asyncio
+import functools
 import logging
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Any, Protocol, TypeVar
+from contextlib import contextmanager
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from weakref import WeakKeyDictionary
 
 from pydantic import JsonValue
 
 from crawler_lifecycle.errors import TemporaryError
-from crawler_lifecycle.flows.authors.results import Results
-from crawler_lifecycle.flows.authors.running import Context, RunningJob, StepLink
+from crawler_lifecycle.flows.authors.open_client import opened_by
+from crawler_lifecycle.flows.authors.running import Context, Results, RunningJob, StepLink, running
 from crawler_lifecycle.flows.model.values import decode
 from crawler_lifecycle.flows.ports.claims import StepInputs
 from crawler_lifecycle.flows.rules.contexts import Source
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from crawler_lifecycle.assembly.control import Control
+    from crawler_lifecycle.client import WorkflowClient
+    from crawler_lifecycle.client.blocking import LoopThread
+
 logger = logging.getLogger(__name__)
+T = TypeVar("T")
 READ_SECONDS = 60.0  # time for repeating a read while the database is away; then the function gets the error
 READ_PAUSE = 0.5
+
+
+class StepClients:
+    """Clients of a process. Async functions use a client on their own event loop, functions in threads share a loop.
+
+    A connection to Temporal belongs to its event loop. No client connects before its first use.
+    """
+
+    def __init__(self) -> None:
+        self._controls: WeakKeyDictionary[asyncio.AbstractEventLoop, Control] = WeakKeyDictionary()
+        self._lock = Lock()
+        self._thread: LoopThread | None = None
+
+    @contextmanager
+    def around(self, job: RunningJob) -> Iterator[None]:
+        """Make a client the innermost open client in the block, which is a step's function."""
+        with running(job), opened_by(functools.partial(self._client, f"step {job.path} of {job.flow_id}")):
+            yield
+
+    def _client(self, actor: str) -> "WorkflowClient":
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return self._started_thread().run(self._made(actor))
+        return self._on_this_loop(actor)
+
+    async def _made(self, actor: str) -> "WorkflowClient":
+        return self._on_this_loop(actor)
+
+    def _on_this_loop(self, actor: str) -> "WorkflowClient":
+        from crawler_lifecycle.assembly.control import Control
+        from crawler_lifecycle.client import WorkflowClient
+
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            control = self._controls.get(loop)
+            if control is None:
+                control = self._controls[loop] = Control.open()
+        return WorkflowClient(control, actor=actor)
+
+    def _started_thread(self) -> "LoopThread":
+        from crawler_lifecycle.client.blocking import LoopThread
+
+        with self._lock:
+            if self._thread is None:
+                self._thread = LoopThread().__enter__()
+            return self._thread
 
 
 class Inputs(Protocol):

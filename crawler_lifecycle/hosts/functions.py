@@ -1,4 +1,8 @@
-"""Functions: starts a step's function where the function has to run: on a loop, in a thread or in a process."""
+"""Functions: starts a step's function where the function has to run: on a loop, in a thread or in a process.
+
+Stops and time-outs can kill a process apart. The process reads a step's inputs through its host, so that only the host
+has a connection to the database.
+"""
 
 import asyncio
 import logging
@@ -29,6 +33,7 @@ logger = logging.getLogger(__name__)
 STEP = TypeAdapter(ClaimedStep)
 ENDED = TypeAdapter(Ended)
 MAIN = "crawler_lifecycle.hosts.isolated"
+Surroundings = Callable[[RunningJob], AbstractContextManager[object]]
 
 
 class StepProcess:
@@ -129,9 +134,6 @@ def _died(cause: str) -> Ended:
 
 async def _awaited(future: "Future[Ended]") -> Ended:
     return await asyncio.wrap_future(future)
-
-
-Surroundings = Callable[[RunningJob], AbstractContextManager[object]]
 
 
 @dataclass

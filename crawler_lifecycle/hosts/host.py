@@ -1,4 +1,8 @@
-"""Host: the parts that run the steps of activities in a process. The parts have their own modules."""
+"""Host: the parts that run the steps of activities in a process.
+
+Routes find the functions in the host's modules, and a hash of the loaded files is the code's version. At the host's end
+its functions may end, and further hosts get the other attempts at once.
+"""
 
 import asyncio
 import hashlib
@@ -33,7 +37,14 @@ from crawler_lifecycle.managers.authors.workflow_manager import BaseLoopScript
 from crawler_lifecycle.model.naming import managers_queue, route_parts
 from crawler_lifecycle.settings.processes import FlowSettings
 
+logger = logging.getLogger(__name__)
 LAST_SECONDS = 5.0  # for a host's last ends
+DIGITS = 12
+UNKNOWN_PAUSE = timedelta(seconds=10)
+LONGEST_CAUSE = 255  # characters in the database
+MOST_LOGGED = 1_000  # problems that a host remembers
+Managing = Callable[[Modules, str, FlowSettings], Managers]  # makes the managers for a host with the token
+THREADS = 8  # for the host's own work
 
 
 @dataclass(frozen=True)
@@ -81,9 +92,6 @@ class Draining:
         await self.under_way.wait(self.under_way.executions, GRACE_SECONDS + LAST_SECONDS)
 
 
-DIGITS = 12
-
-
 def code_version(modules: Modules) -> str:
     """Return a short hash of the host's modules, and of the loaded modules in the same packages or beside its files.
 
@@ -104,12 +112,6 @@ def _files(modules: Modules) -> Iterator[tuple[str, Path]]:
         path = Path(getattr(module, "__file__", None) or "")
         if path.is_file() and (name.partition(".")[0] in packages or path.parent in folders):
             yield name, path
-
-
-logger = logging.getLogger(__name__)
-UNKNOWN_PAUSE = timedelta(seconds=10)
-LONGEST_CAUSE = 255  # characters in the database
-MOST_LOGGED = 1_000  # problems that a host remembers
 
 
 class UnimportedManager(BaseLoopScript):
@@ -162,11 +164,6 @@ class Routes:
         if module in self.modules.broken and queue.endswith(managers_queue("")):
             return UnimportedManager
         return self.modules.function(f"{module}:{name}")
-
-
-Managing = Callable[[Modules, str, FlowSettings], Managers]  # makes the managers for a host with the token
-
-THREADS = 8  # for the host's own work
 
 
 class StepHost:

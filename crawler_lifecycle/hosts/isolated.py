@@ -25,8 +25,7 @@ from crawler_lifecycle.flows.ports.claims import ClaimedStep, StepInputs
 from crawler_lifecycle.flows.rules.contexts import Source
 from crawler_lifecycle.hosts.calling import check_of, is_async, job_of, prepared, work_of
 from crawler_lifecycle.hosts.children import Channel, end_with_children, end_with_parent
-from crawler_lifecycle.hosts.clients import StepClients
-from crawler_lifecycle.hosts.contexts import context_of
+from crawler_lifecycle.hosts.contexts import StepClients, context_of
 from crawler_lifecycle.hosts.functions import ENDED, STEP
 from crawler_lifecycle.hosts.outcomes import Ended, end_of
 from crawler_lifecycle.model.flow_states import EndKind

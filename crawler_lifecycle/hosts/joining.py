@@ -23,7 +23,10 @@ from crawler_lifecycle.hosts.looks import Look
 from crawler_lifecycle.hosts.slots import Slots
 from crawler_lifecycle.hosts.under_way import UnderWay
 
+logger = logging.getLogger(__name__)
 T = TypeVar("T")
+HELD = Backoff(timedelta(milliseconds=250), timedelta(seconds=2))  # pauses between looks at another host's claim
+DRAIN_PAUSE = timedelta(milliseconds=100)
 
 
 class Tasks:
@@ -43,9 +46,6 @@ class Tasks:
         self._tasks.discard(task)
         if not task.cancelled():
             task.exception()  # a cancelled activity does not fetch its error
-
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass
@@ -93,10 +93,6 @@ class Batches:
             work.close()
             execution.give_slot_back()
         self.under_way.settle(execution.key, outcome)
-
-
-HELD = Backoff(timedelta(milliseconds=250), timedelta(seconds=2))  # pauses between looks at another host's claim
-DRAIN_PAUSE = timedelta(milliseconds=100)
 
 
 @dataclass(frozen=True)

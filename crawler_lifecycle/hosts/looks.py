@@ -1,4 +1,4 @@
-"""Looks: an activity's view of its attempts, from their claims to their ends."""
+"""Looks: an activity's view of its attempts, from their claims to their ends, and the steps that may follow there."""
 
 import asyncio
 import time
@@ -11,6 +11,8 @@ from crawler_lifecycle.flows.rules.ends import AttemptEnd
 from crawler_lifecycle.flows.rules.messages import AttemptRef, FollowingStep, RunSteps, StepsEnded
 from crawler_lifecycle.hosts.attempts import Outcome
 from crawler_lifecycle.model.flow_states import EndKind
+
+SLOW_SECONDS = 1.0  # after a first end: time for further ends, or for followers to start
 
 
 class Followers:
@@ -70,9 +72,6 @@ class Followers:
     def before(self, numbers: Iterable[int]) -> set[int]:
         """Return the members with a necessary end before the numbers' starts."""
         return {before for number in numbers if number in self._all for before in self._all[number].after}
-
-
-SLOW_SECONDS = 1.0  # after a first end: time for further ends, or for followers to start
 
 
 @dataclass

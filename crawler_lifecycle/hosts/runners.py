@@ -1,4 +1,9 @@
-"""Runners: let a function run on an event loop or in a thread, and report its end."""
+"""Runners: let a function run on an event loop or in a thread, and report its end.
+
+The host's own event loop stays free in any case. All async functions share a loop in a thread apart, so that they can
+share clients and locks. While a function blocks the loop, the functions on it are blocked; further functions get a new
+loop. Other functions run in daemon threads: a thread cannot be ended, and must not keep its process alive.
+"""
 
 import asyncio
 import contextvars
@@ -18,7 +23,10 @@ from crawler_lifecycle.flows.ports.claims import ClaimedStep
 from crawler_lifecycle.hosts.calling import Function, check_of, prepared
 from crawler_lifecycle.hosts.outcomes import STOPPED, Ended, end_of, failure, result_end
 
+logger = logging.getLogger(__name__)
 Work = tuple[Callable[[], None], str]  # with its name
+BLOCKED_SECONDS = 2.0  # shortest time without a turn for a loop to count as blocked
+CHECK_SECONDS = 0.5
 
 
 class AuthorsThreads:
@@ -46,11 +54,6 @@ class AuthorsThreads:
             contextvars.Context().run(work)
             del work  # with the function's arguments and its result
             self._idle.append(queue)
-
-
-logger = logging.getLogger(__name__)
-BLOCKED_SECONDS = 2.0  # shortest time without a turn for a loop to count as blocked
-CHECK_SECONDS = 0.5
 
 
 class AuthorsLoop:

@@ -1,7 +1,7 @@
 """Crawl managers: classes that schedule crawls, and react to their ends."""
 
-from crawler_lifecycle.managers.authors.as_job import ManagerJob, manager
-from crawler_lifecycle.managers.authors.crawl_manager import CrawlManager
+from crawler_lifecycle.managers.authors.crawl_manager import CrawlManager, PeriodicCrawlManager
+from crawler_lifecycle.managers.authors.defining import ManagerJob, manager
 from crawler_lifecycle.managers.authors.generator_manager import GeneratorCrawlManager
 from crawler_lifecycle.managers.authors.graph_manager import GraphManager
 from crawler_lifecycle.managers.authors.log_levels import get_kumo_loglevel
@@ -20,7 +20,6 @@ from crawler_lifecycle.managers.authors.parameters import (
     StopRetry,
     get_jobseq,
 )
-from crawler_lifecycle.managers.authors.periodic_manager import PeriodicCrawlManager
 from crawler_lifecycle.managers.authors.policies import Breaker, RetryPolicy, RetryRule
 from crawler_lifecycle.managers.authors.tasks import BaseTask, Resource, ResourcesDict, SpiderTask, Task
 from crawler_lifecycle.managers.authors.workflow_manager import (

@@ -6,8 +6,14 @@ from typing import TypeVar
 
 from crawler_lifecycle.context import ControlContext
 from crawler_lifecycle.errors import BadInput
-from crawler_lifecycle.flows.model.definition import FlowDefinition, Fragment, MemberDefinition
-from crawler_lifecycle.flows.model.work import CallForm, ManagerWork, StepWork
+from crawler_lifecycle.flows.model.definition import (
+    CallForm,
+    FlowDefinition,
+    Fragment,
+    ManagerWork,
+    MemberDefinition,
+    StepWork,
+)
 from crawler_lifecycle.managers.authors.arguments import without_flow_id
 from crawler_lifecycle.managers.authors.defining import family_in, flow_of
 from crawler_lifecycle.model.deployment import ManagerEntry

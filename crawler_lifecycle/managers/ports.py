@@ -13,7 +13,7 @@ from pydantic import JsonValue
 
 from crawler_lifecycle.flows.model.manager_records import OutputLine
 from crawler_lifecycle.flows.model.turns import Begun, Counts, Effects, Intent, Offered, Page, Reaction, Start
-from crawler_lifecycle.flows.rules.unstarted import Refusal
+from crawler_lifecycle.flows.rules.ends import Refusal
 from crawler_lifecycle.model.manager_items import Job, JobFilter, JobState, Problem, Waiting
 from crawler_lifecycle.model.requests import RunRequest
 

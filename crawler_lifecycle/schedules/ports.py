@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from crawler_lifecycle.flows.ports.store import FlowStore
+from crawler_lifecycle.flows.ports.ledger import FlowStore
 from crawler_lifecycle.schedules.model.schedules import ScheduleCommand
 
 

@@ -24,9 +24,8 @@ STDOUT, STDERR = 1, 2  # file descriptors
 
 if TYPE_CHECKING:
     from crawler_lifecycle.assembly.control import Control
-    from crawler_lifecycle.flows.model.answers import FlowAnswer
-    from crawler_lifecycle.flows.model.definition import FlowDefinition
-    from crawler_lifecycle.flows.model.work import StepWork
+    from crawler_lifecycle.flows.model.definition import FlowDefinition, StepWork
+    from crawler_lifecycle.flows.model.records import FlowAnswer
     from crawler_lifecycle.stack.plan import StepModules
     from crawler_lifecycle.stack.stack import Stack
 
@@ -84,7 +83,7 @@ def run(
 
 def _refuse_catalogue_managers(definition: "FlowDefinition") -> None:
     """Refuse crawl managers by their names in the catalogue: the command hosts the functions and classes in FILE."""
-    from crawler_lifecycle.flows.model.work import ManagerWork
+    from crawler_lifecycle.flows.model.definition import ManagerWork
 
     named = next((member for member in definition.members if isinstance(member.work, ManagerWork)), None)
     if named is not None:
@@ -138,7 +137,7 @@ def modules_of(definition: "FlowDefinition") -> list[str]:
 
 
 def _step_works(definition: "FlowDefinition") -> "list[StepWork]":
-    from crawler_lifecycle.flows.model.work import StepWork
+    from crawler_lifecycle.flows.model.definition import StepWork
 
     works = [member.work for member in definition.members if isinstance(member.work, StepWork)]
     return works + [group.template for group in definition.groups if group.template is not None]
@@ -232,8 +231,7 @@ async def _alone(stack: "Stack", definition: "FlowDefinition", ending: FlowOutpu
 
 async def _run(control: "Control", definition: "FlowDefinition", ending: FlowOutput, own_host: str = "") -> int:
     """Push the flow, follow the flow to its end, print the end, and return the exit status."""
-    from crawler_lifecycle.flows.cli.ends import FlowReport, end_lines, until_paused
-    from crawler_lifecycle.flows.cli.watching import follow_quietly, show_changes
+    from crawler_lifecycle.flows.cli.watching import FlowReport, end_lines, follow_quietly, show_changes, until_paused
     from crawler_lifecycle.flows.commands.following import follow
     from crawler_lifecycle.flows.model.requests import PushFlow
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from crawler_lifecycle.console.failures import EXIT_STATUSES, WRONG, print_failure
 from crawler_lifecycle.errors import BadInput, LifecycleError
-from crawler_lifecycle.managers.cli.authors_code import warn_of_a_single_cycle
+from crawler_lifecycle.managers.cli.flow_files import warn_of_a_single_cycle
 from crawler_lifecycle.stack.flow_running import STDOUT, FlowOutput, modules_of, run_to_end, steps_of
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from crawler_lifecycle.flows import opened
 from crawler_lifecycle.flows.commands.flow_commands import FlowCommands
 from crawler_lifecycle.flows.model.manager_records import ItemSums
 from crawler_lifecycle.flows.model.records import FlowStatus
-from crawler_lifecycle.flows.ports.store import FlowStore
+from crawler_lifecycle.flows.ports.ledger import FlowStore
 from crawler_lifecycle.managers.commands import CatalogueManagers
 from crawler_lifecycle.temporal.engine import Engine
 from crawler_lifecycle.testing.records import MemoryLedger

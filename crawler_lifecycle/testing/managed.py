@@ -17,9 +17,8 @@ from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.database.manager_schema import managers
 from crawler_lifecycle.database.migrate import upgrade
 from crawler_lifecycle.database.schema import histories
-from crawler_lifecycle.flows.model.definition import FlowDefinition, MemberDefinition
+from crawler_lifecycle.flows.model.definition import CallForm, FlowDefinition, MemberDefinition, StepWork
 from crawler_lifecycle.flows.model.requests import PushFlow
-from crawler_lifecycle.flows.model.work import CallForm, StepWork
 from crawler_lifecycle.flows.rules.messages import AttemptRef, ReadFlow
 from crawler_lifecycle.managers.ports import ManagerRef, ManagerStart
 from crawler_lifecycle.model.deployment import Crawler

@@ -7,7 +7,7 @@ from datetime import datetime
 from uuid import uuid4
 
 from crawler_lifecycle.flows.model.turns import Begun, Counts, Effects, Intent, Offered, Page, Reaction, Start, Wake
-from crawler_lifecycle.flows.rules.unstarted import Refusal
+from crawler_lifecycle.flows.rules.ends import Refusal
 from crawler_lifecycle.managers.authors.link import running_of
 from crawler_lifecycle.managers.authors.workflow_manager import BaseLoopScript
 from crawler_lifecycle.managers.ports import ManagerStart

@@ -22,18 +22,14 @@ from crawler_lifecycle.flows.model.requests import (
 )
 from crawler_lifecycle.flows.model.values import from_text, to_text
 from crawler_lifecycle.flows.rules import contexts, merging
-from crawler_lifecycle.flows.rules.cancelling import Effect, cancel
-from crawler_lifecycle.flows.rules.crawls import RunSeen, TasksSeen
-from crawler_lifecycle.flows.rules.deciding import approve, hold
-from crawler_lifecycle.flows.rules.ends import AttemptEnd, after_end
+from crawler_lifecycle.flows.rules.ends import AttemptEnd, RunSeen, TasksSeen, after_end
 from crawler_lifecycle.flows.rules.explanation import why
+from crawler_lifecycle.flows.rules.interventions import Effect, approve, cancel, hold, no_job, retry, selected
 from crawler_lifecycle.flows.rules.merging import Merged
 from crawler_lifecycle.flows.rules.plan import Plan
 from crawler_lifecycle.flows.rules.planner import Planner
-from crawler_lifecycle.flows.rules.renewing import retry
 from crawler_lifecycle.flows.rules.requesting import changed_arguments
 from crawler_lifecycle.flows.rules.rows import TOP, MemberRow
-from crawler_lifecycle.flows.rules.selecting import no_job, selected
 from crawler_lifecycle.flows.rules.summary import status
 from crawler_lifecycle.model.flow_states import FlowIntent, GroupGrowth, MemberKind, MemberState
 

@@ -7,10 +7,8 @@ from heapq import heappop, heappush
 from itertools import count
 
 from crawler_lifecycle.flows.authors.workflow import Workflow
-from crawler_lifecycle.flows.model.definition import FlowDefinition
-from crawler_lifecycle.flows.model.work import CrawlWork, StepWork
-from crawler_lifecycle.flows.rules.crawls import TasksSeen
-from crawler_lifecycle.flows.rules.ends import names
+from crawler_lifecycle.flows.model.definition import CrawlWork, FlowDefinition, StepWork
+from crawler_lifecycle.flows.rules.ends import TasksSeen, names
 from crawler_lifecycle.flows.rules.plan import AttemptStart, Plan
 from crawler_lifecycle.flows.rules.requesting import memory_after, run_request
 from crawler_lifecycle.flows.rules.rows import MemberRow

@@ -20,7 +20,7 @@ from crawler_lifecycle.flows.model.requests import (
 from crawler_lifecycle.flows.ports.ledger import DoorAnswer
 from crawler_lifecycle.flows.ports.records import AttemptRecord, FlowLine, FlowNews, FlowRecord, KeptFlow, Part
 from crawler_lifecycle.flows.rules.rows import FlowRow
-from crawler_lifecycle.flows.rules.tallies import Tallies, tallies_of
+from crawler_lifecycle.flows.rules.summary import Tallies, tallies_of
 from crawler_lifecycle.model.flow_states import FlowIntent, FlowState
 from crawler_lifecycle.testing.memory import MemoryFlow
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from uuid import NAMESPACE_URL, uuid5
 
 from crawler_lifecycle.flows.model.records import CrawlReceipt, TaskReceipt
-from crawler_lifecycle.flows.rules.crawls import RunSeen
+from crawler_lifecycle.flows.rules.ends import RunSeen
 from crawler_lifecycle.flows.rules.rows import MemberRow
 from crawler_lifecycle.model.requests import RunRequest
 from crawler_lifecycle.model.states import RunStatus

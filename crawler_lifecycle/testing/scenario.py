@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from crawler_lifecycle.base.near_names import did_you_mean
 from crawler_lifecycle.errors import BadInput
-from crawler_lifecycle.flows.model.work import CrawlWork, ManagerWork, StepWork, Work
+from crawler_lifecycle.flows.model.definition import CrawlWork, ManagerWork, StepWork, Work
 from crawler_lifecycle.model.flow_states import MemberKind
 from crawler_lifecycle.testing.outcomes import Answer, CrawlOutcome, RefusedCrawl, Time, as_time, completed
 

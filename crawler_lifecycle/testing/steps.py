@@ -15,9 +15,8 @@ from crawler_lifecycle.base.limits import LARGEST_RESULT
 from crawler_lifecycle.base.names import joined
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.flows.authors.running import Context, RunningJob, StepLink, running
-from crawler_lifecycle.flows.model.definition import FlowDefinition
+from crawler_lifecycle.flows.model.definition import CallForm, FlowDefinition, ManagerWork, StepWork
 from crawler_lifecycle.flows.model.values import encode
-from crawler_lifecycle.flows.model.work import CallForm, ManagerWork, StepWork
 from crawler_lifecycle.flows.ports.claims import ClaimedStep, StepInputs
 from crawler_lifecycle.flows.rules import contexts
 from crawler_lifecycle.flows.rules.contexts import Source

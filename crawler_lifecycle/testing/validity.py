@@ -4,8 +4,7 @@ from pathlib import Path
 
 from crawler_lifecycle.errors import LifecycleError
 from crawler_lifecycle.flows.authors.workflow import Workflow
-from crawler_lifecycle.flows.model.definition import FlowDefinition
-from crawler_lifecycle.flows.model.work import CrawlWork, StepWork
+from crawler_lifecycle.flows.model.definition import CrawlWork, FlowDefinition, StepWork
 from crawler_lifecycle.testing.calls import loaded
 
 

@@ -8,8 +8,7 @@ from crawler_lifecycle.context import ControlContext
 from crawler_lifecycle.errors import BadInput, NotFound, Over, PermanentError
 from crawler_lifecycle.flows.commands.flow_commands import FlowCommands
 from crawler_lifecycle.flows.model.definition import FlowDefinition
-from crawler_lifecycle.flows.model.item_requests import StartManager
-from crawler_lifecycle.flows.model.requests import PushFlow
+from crawler_lifecycle.flows.model.requests import PushFlow, StartManager
 from crawler_lifecycle.http.state import DOOR, ForCallers
 from crawler_lifecycle.model.requests import StopRequest
 from crawler_lifecycle.runs.commands.runs import RunCommands

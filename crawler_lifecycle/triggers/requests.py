@@ -11,7 +11,7 @@ from crawler_lifecycle.base.refusals import expectation, field_name
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.flows.commands.definitions import read_definition
 from crawler_lifecycle.flows.model.definition import FlowDefinition
-from crawler_lifecycle.flows.model.item_requests import StartManager
+from crawler_lifecycle.flows.model.requests import StartManager
 from crawler_lifecycle.model.requests import parse
 from crawler_lifecycle.runs.http.messages import StartRequest, StopBody
 from crawler_lifecycle.triggers.model import Act, Event, TriggerRule

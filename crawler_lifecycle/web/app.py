@@ -29,7 +29,7 @@ from crawler_lifecycle.http.refusals import answer_wrong_method, refuse_unknown_
 from crawler_lifecycle.http.state import READING, ApiState, api_state
 from crawler_lifecycle.http.tokens import Tokens
 from crawler_lifecycle.limits import http as admission
-from crawler_lifecycle.managers.http import managers
+from crawler_lifecycle.managers import http as managers
 from crawler_lifecycle.runs.http import commands, runs, streams
 from crawler_lifecycle.schedules.http import schedules
 from crawler_lifecycle.settings import Settings

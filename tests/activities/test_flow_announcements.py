@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from crawler_lifecycle.errors import LifecycleError, Refused, TemporaryError
-from crawler_lifecycle.flows.activities.announcements import FlowAnnouncements
+from crawler_lifecycle.flows.activities.flows import FlowAnnouncements
 from crawler_lifecycle.model.flow_announcements import FlowEvent, FlowNotice
 from crawler_lifecycle.model.flow_supervision import SuperviseFlow
 from tests.contracts.flows import Flow, failing

@@ -11,8 +11,7 @@ from crawler_lifecycle.assembly.store import SqlStore
 from crawler_lifecycle.database.flow_schema import flow_members, flows
 from crawler_lifecycle.flows import Workflow, crawl
 from crawler_lifecycle.flows.authors.building import fragment_of
-from crawler_lifecycle.flows.model.definition import FlowDefinition, GroupDefinition
-from crawler_lifecycle.flows.model.needs import Need
+from crawler_lifecycle.flows.model.definition import FlowDefinition, GroupDefinition, Need
 from crawler_lifecycle.flows.model.requests import GraftMembers, PushFlow
 from tests.browser.chromium import Page
 from tests.browser.flow_shapes import diamond

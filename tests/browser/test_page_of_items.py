@@ -2,10 +2,8 @@
 
 import pytest
 
-from crawler_lifecycle.flows.model.definition import MemberDefinition
-from crawler_lifecycle.flows.model.needs import Need
+from crawler_lifecycle.flows.model.definition import MemberDefinition, Need, StepWork
 from crawler_lifecycle.flows.model.turns import FILTERED_PROBLEM
-from crawler_lifecycle.flows.model.work import StepWork
 from crawler_lifecycle.model.manager_items import Item, Problem, Verdict
 from crawler_lifecycle.model.states import RunStatus
 from tests.browser.chromium import Page

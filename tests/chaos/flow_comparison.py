@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from crawler_lifecycle.assembly.control import Control
-from crawler_lifecycle.flows.model.answers import MemberRecord
+from crawler_lifecycle.flows.model.records import MemberRecord
 from crawler_lifecycle.flows.ports.records import AttemptRecord
 from crawler_lifecycle.model.flow_states import EndKind, FlowState, MemberState
 from crawler_lifecycle.model.records import RunSummary

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from crawler_lifecycle.assembly.control import Control
 from crawler_lifecycle.flows.model.manager_records import ItemRecord, ManagerStatus
 from crawler_lifecycle.flows.model.turns import SCHEDULED
-from crawler_lifecycle.flows.rules.unstarted import REFUSED, WITHOUT_RUN
+from crawler_lifecycle.flows.rules.ends import REFUSED, WITHOUT_RUN
 from crawler_lifecycle.model.flow_states import FlowState
 from crawler_lifecycle.model.manager_items import ItemState, Origin
 from crawler_lifecycle.model.records import RunRecord

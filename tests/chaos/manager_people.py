@@ -14,11 +14,9 @@ from temporalio.service import RPCError
 
 from crawler_lifecycle.errors import LifecycleError, TemporaryError
 from crawler_lifecycle.flows.commands.flow_commands import FlowCommands
-from crawler_lifecycle.flows.model.definition import FlowDefinition, MemberDefinition
-from crawler_lifecycle.flows.model.item_requests import AddItems, RetryItems
+from crawler_lifecycle.flows.model.definition import CallForm, FlowDefinition, MemberDefinition, StepWork
 from crawler_lifecycle.flows.model.manager_records import ManagerStatus
-from crawler_lifecycle.flows.model.requests import HoldFlow, PushFlow, StopFlow, StopWay
-from crawler_lifecycle.flows.model.work import CallForm, StepWork
+from crawler_lifecycle.flows.model.requests import AddItems, HoldFlow, PushFlow, RetryItems, StopFlow, StopWay
 from crawler_lifecycle.model.manager_items import Item
 from crawler_lifecycle.model.naming import flow_workflow_id
 from crawler_lifecycle.model.records import RunRecord

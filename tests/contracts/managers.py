@@ -8,10 +8,9 @@ from uuid import uuid4
 
 from crawler_lifecycle.assembly.store import SqlStore
 from crawler_lifecycle.database.database import Database
-from crawler_lifecycle.flows.model.definition import FlowDefinition, MemberDefinition
+from crawler_lifecycle.flows.model.definition import CallForm, FlowDefinition, MemberDefinition, StepWork
 from crawler_lifecycle.flows.model.requests import PushFlow
 from crawler_lifecycle.flows.model.turns import NO_EFFECTS, Begun, Counts, Effects, Page, Reaction, Retry, Start
-from crawler_lifecycle.flows.model.work import CallForm, StepWork
 from crawler_lifecycle.managers.ports import ManagerRef, ManagerStart, ManagerStarts
 from crawler_lifecycle.model.flow_states import EndKind
 from crawler_lifecycle.model.manager_items import Item, Job, Origin, Verdict, Waiting

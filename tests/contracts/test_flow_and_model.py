@@ -16,8 +16,7 @@ import pytest
 from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.errors import Conflict
 from crawler_lifecycle.flows.model.requests import Downstream
-from crawler_lifecycle.flows.rules.crawls import RunSeen
-from crawler_lifecycle.flows.rules.ends import AttemptEnd
+from crawler_lifecycle.flows.rules.ends import AttemptEnd, RunSeen
 from crawler_lifecycle.flows.rules.rows import MemberRow
 from crawler_lifecycle.model.flow_states import EndKind, FlowIntent, MemberKind
 from crawler_lifecycle.model.states import RunStatus

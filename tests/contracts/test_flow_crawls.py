@@ -11,7 +11,7 @@ from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.database.schema import histories
 from crawler_lifecycle.errors import Conflict
 from crawler_lifecycle.flows import Workflow, crawl
-from crawler_lifecycle.flows.model.needs import Need
+from crawler_lifecycle.flows.model.definition import Need
 from crawler_lifecycle.flows.model.requests import PushFlow
 from crawler_lifecycle.flows.rules.ends import AttemptEnd
 from crawler_lifecycle.flows.rules.words import ARCHIVE, START_REFUSED

@@ -10,7 +10,7 @@ from crawler_lifecycle.flows import Workflow, crawl, each_task
 from crawler_lifecycle.flows.ports.records import SilentFlow
 from crawler_lifecycle.flows.rules.messages import FlowRef, GrowGroup, LedgerPage, ReadFlow
 from crawler_lifecycle.flows.rules.plan import MemberChange
-from crawler_lifecycle.flows.rules.standing import started
+from crawler_lifecycle.flows.rules.states import started
 from crawler_lifecycle.model.flow_states import FlowState, MemberState
 from crawler_lifecycle.model.states import RunStatus
 from crawler_lifecycle.runs.ports.runs import SupervisorExecution

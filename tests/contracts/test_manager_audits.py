@@ -11,7 +11,7 @@ from crawler_lifecycle.database.flow_schema import flow_attempts
 from crawler_lifecycle.database.manager_schema import manager_attempts
 from crawler_lifecycle.flows import Workflow, crawl
 from crawler_lifecycle.flows.model.turns import NO_EFFECTS
-from crawler_lifecycle.flows.rules.unstarted import Refusal
+from crawler_lifecycle.flows.rules.ends import Refusal
 from crawler_lifecycle.model.manager_items import ItemState, Problem
 from crawler_lifecycle.model.states import RunStatus
 from tests.contracts.flows import pushed

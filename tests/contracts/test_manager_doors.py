@@ -8,11 +8,10 @@ import pytest
 from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.errors import BadInput, Conflict, Fenced, NotFound
 from crawler_lifecycle.flows import Workflow
-from crawler_lifecycle.flows.model.item_filter import ItemFilter
-from crawler_lifecycle.flows.model.item_requests import AddItems, CancelItems, RetryItems
+from crawler_lifecycle.flows.model.definition import CallForm, StepWork
 from crawler_lifecycle.flows.model.manager_records import OutputLine
+from crawler_lifecycle.flows.model.requests import AddItems, CancelItems, ItemFilter, RetryItems
 from crawler_lifecycle.flows.model.turns import FILTERED_PROBLEM, Counts, Effects
-from crawler_lifecycle.flows.model.work import CallForm, StepWork
 from crawler_lifecycle.managers.authors.requesting import item_of
 from crawler_lifecycle.managers.ports import ManagerRef
 from crawler_lifecycle.managers.store.rows import NOT_TRIED_AGAIN

@@ -15,11 +15,11 @@ from sqlalchemy import delete
 from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.database.schema import histories, history_logs, task_histories
 from crawler_lifecycle.errors import Conflict, Fenced
-from crawler_lifecycle.flows.model.item_requests import AddItems
+from crawler_lifecycle.flows.model.definition import CallForm, StepWork
 from crawler_lifecycle.flows.model.manager_records import OutputLine
+from crawler_lifecycle.flows.model.requests import AddItems
 from crawler_lifecycle.flows.model.turns import NO_EFFECTS, Counts, Intent, Page, Reaction, Start
-from crawler_lifecycle.flows.model.work import CallForm, StepWork
-from crawler_lifecycle.flows.rules.unstarted import Refusal
+from crawler_lifecycle.flows.rules.ends import Refusal
 from crawler_lifecycle.managers.ports import ManagerLedger
 from crawler_lifecycle.model.manager_items import ItemState, Job, JobFilter, JobState, Problem, Verdict
 from crawler_lifecycle.model.requests import RunParameters

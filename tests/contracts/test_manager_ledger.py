@@ -10,7 +10,7 @@ from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.database.manager_schema import manager_attempts, manager_items
 from crawler_lifecycle.database.schema import histories
 from crawler_lifecycle.errors import Conflict, Fenced
-from crawler_lifecycle.flows.model.item_requests import AddItems
+from crawler_lifecycle.flows.model.requests import AddItems
 from crawler_lifecycle.flows.model.turns import (
     GENERATOR_CHANGED,
     SCHEDULED,
@@ -21,7 +21,7 @@ from crawler_lifecycle.flows.model.turns import (
     Reaction,
     Retry,
 )
-from crawler_lifecycle.flows.rules.unstarted import Refusal
+from crawler_lifecycle.flows.rules.ends import Refusal
 from crawler_lifecycle.managers.ports import ManagerRef
 from crawler_lifecycle.model.manager_items import Item, ItemState, JobFilter, JobState, Problem, Verdict
 from crawler_lifecycle.model.requests import RunRequest

@@ -9,11 +9,11 @@ from uuid import uuid4
 import pytest
 
 from crawler_lifecycle.database.database import Database
-from crawler_lifecycle.flows.model.item_requests import AddItems, CancelItems, RetryItems
 from crawler_lifecycle.flows.model.manager_records import OutputLine
+from crawler_lifecycle.flows.model.requests import AddItems, CancelItems, RetryItems
 from crawler_lifecycle.flows.model.turns import Effects, Page, Start
 from crawler_lifecycle.flows.ports.claims import StepEnd
-from crawler_lifecycle.flows.rules.unstarted import Refusal
+from crawler_lifecycle.flows.rules.ends import Refusal
 from crawler_lifecycle.managers.ports import ManagerStart
 from crawler_lifecycle.model.flow_states import EndKind, MemberState
 from crawler_lifecycle.model.manager_items import Job, JobState, Problem, Verdict

@@ -17,8 +17,8 @@ from crawler_lifecycle.database.schema import exports
 from crawler_lifecycle.errors import LifecycleError
 from crawler_lifecycle.flows import Graft, RunningJob, Workflow, crawl, each_task
 from crawler_lifecycle.flows.model.turns import Counts, Effects
+from crawler_lifecycle.flows.rules.ends import Refusal
 from crawler_lifecycle.flows.rules.messages import GrowGroup
-from crawler_lifecycle.flows.rules.unstarted import Refusal
 from crawler_lifecycle.model.manager_items import JobFilter
 from crawler_lifecycle.model.records import RunRecord
 from crawler_lifecycle.model.states import ExportKind, ExportState

@@ -20,7 +20,7 @@ from crawler_lifecycle.errors import BadInput, Conflict, NotFound, Over, Tempora
 from crawler_lifecycle.flows import Workflow, crawl
 from crawler_lifecycle.flows.commands.flow_commands import FlowCommands
 from crawler_lifecycle.flows.commands.following import FollowedFlow, follow
-from crawler_lifecycle.flows.model.answers import GroupRecord
+from crawler_lifecycle.flows.model.records import GroupRecord
 from crawler_lifecycle.flows.model.requests import (
     AppendMembers,
     ApproveMember,

@@ -15,8 +15,7 @@ from crawler_lifecycle.base.limits import LARGEST_SCHEDULED
 from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.errors import BadInput, NotFound
 from crawler_lifecycle.flows import Workflow, crawl
-from crawler_lifecycle.flows.model.definition import FlowDefinition, MemberDefinition
-from crawler_lifecycle.flows.model.work import ApprovalWork
+from crawler_lifecycle.flows.model.definition import ApprovalWork, FlowDefinition, MemberDefinition
 from crawler_lifecycle.model.naming import scheduled_flow_id
 from crawler_lifecycle.model.requests import RunRequest, refusals_as_bad_input
 from crawler_lifecycle.schedules.commands.schedule_commands import ScheduleCommands

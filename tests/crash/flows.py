@@ -10,7 +10,7 @@ from contextlib import suppress
 from temporalio.client import WorkflowExecutionStatus, WorkflowHandle
 
 from crawler_lifecycle.flows import Workflow
-from crawler_lifecycle.flows.model.answers import FlowAnswer
+from crawler_lifecycle.flows.model.records import FlowAnswer
 from crawler_lifecycle.flows.model.requests import (
     AppendMembers,
     ApproveMember,

@@ -3,11 +3,10 @@
 from collections import Counter
 from collections.abc import Collection
 
-from crawler_lifecycle.flows.model.definition import FlowDefinition, MemberDefinition
+from crawler_lifecycle.flows.model.definition import CallForm, FlowDefinition, MemberDefinition, StepWork
 from crawler_lifecycle.flows.model.manager_records import ItemRecord
 from crawler_lifecycle.flows.model.requests import PushFlow, StopFlow, StopWay
 from crawler_lifecycle.flows.model.turns import Counts
-from crawler_lifecycle.flows.model.work import CallForm, StepWork
 from crawler_lifecycle.model.flow_states import FlowState, MemberState
 from crawler_lifecycle.model.records import RunRecord
 from crawler_lifecycle.model.states import TaskStatus

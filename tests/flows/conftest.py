@@ -13,7 +13,7 @@ from crawler_lifecycle.client import Flows
 from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.flows import Workflow
 from crawler_lifecycle.flows.authors.modules import load
-from crawler_lifecycle.hosts.clients import StepClients
+from crawler_lifecycle.hosts.contexts import StepClients
 from crawler_lifecycle.hosts.host import StepHost
 from crawler_lifecycle.model.naming import steps_queue
 from crawler_lifecycle.settings.processes import FlowSettings

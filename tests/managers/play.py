@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from crawler_lifecycle.flows.model.item_requests import RetryItems
+from crawler_lifecycle.flows.model.requests import RetryItems
 from crawler_lifecycle.flows.model.turns import Counts
 from crawler_lifecycle.flows.ports.claims import StepEnd
 from crawler_lifecycle.flows.rules.messages import AttemptRef, ReadFlow

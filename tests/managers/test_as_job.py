@@ -15,10 +15,10 @@ from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.flows import Workflow, crawl
 from crawler_lifecycle.flows.client import ApiFlows
 from crawler_lifecycle.flows.commands.definitions import workflow_of
+from crawler_lifecycle.flows.model.definition import ManagerWork
 from crawler_lifecycle.flows.model.requests import PushFlow
-from crawler_lifecycle.flows.model.work import ManagerWork
 from crawler_lifecycle.managers import GeneratorCrawlManager, PeriodicCrawlManager, manager
-from crawler_lifecycle.managers.authors.failures import AuthorsFailure
+from crawler_lifecycle.managers.authors.link import AuthorsFailure
 from crawler_lifecycle.managers.cli.flow_files import definition_in, manager_in
 from crawler_lifecycle.managers.ports import ManagerRef
 from crawler_lifecycle.testing import ManagerPlay, MemoryFlows, completed, failed, run_inline

@@ -8,7 +8,7 @@ import pytest
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.managers import CrawlManager, JobDict, JobParams, PeriodicCrawlManager, WorkFlowManager
 from crawler_lifecycle.managers.authors.arguments import BadArguments, command_line
-from crawler_lifecycle.managers.authors.failures import AuthorsFailure
+from crawler_lifecycle.managers.authors.link import AuthorsFailure
 from crawler_lifecycle.testing import ManagerPlay
 from tests.managers.authors import Shops
 from tests.managers.play import later, nothing, play_of

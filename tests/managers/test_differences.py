@@ -15,14 +15,14 @@ from crawler_lifecycle.managers import (
     JobParams,
 )
 from crawler_lifecycle.managers.authors.arguments import command_line
-from crawler_lifecycle.managers.authors.differences import (
+from crawler_lifecycle.managers.authors.preview import (
     ATTRIBUTES,
     CALLED_IN_VAIN,
     MEMBERS,
     NEVER_CALLED,
     differences,
+    preview,
 )
-from crawler_lifecycle.managers.authors.preview import preview
 from crawler_lifecycle.managers.authors.requesting import request_of
 from crawler_lifecycle.managers.authors.workflow_manager import WorkFlowManager
 from tests.managers.reference import at_once, crawlmanager, input_files

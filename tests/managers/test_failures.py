@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from crawler_lifecycle.managers import GeneratorCrawlManager, Item
-from crawler_lifecycle.managers.authors.failures import AuthorsFailure
+from crawler_lifecycle.managers.authors.link import AuthorsFailure
 from crawler_lifecycle.managers.authors.parameters import FullJobParams, JobKey, JobParams
 from crawler_lifecycle.model.manager_items import ItemState
 from crawler_lifecycle.testing import ManagerPlay

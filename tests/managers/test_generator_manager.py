@@ -19,7 +19,7 @@ from crawler_lifecycle.managers import (
     get_jobseq,
 )
 from crawler_lifecycle.managers.authors import generator
-from crawler_lifecycle.managers.authors.failures import AuthorsFailure
+from crawler_lifecycle.managers.authors.link import AuthorsFailure
 from crawler_lifecycle.testing import ManagerPlay
 from tests.managers.authors import Shops, shops_with
 from tests.managers.play import Play, nothing, play_of

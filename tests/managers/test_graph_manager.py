@@ -9,7 +9,7 @@ import pytest
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.managers import BaseTask, GraphManager, Resource, SpiderTask, Task
 from crawler_lifecycle.managers.authors.arguments import command_line
-from crawler_lifecycle.managers.authors.failures import AuthorsFailure
+from crawler_lifecycle.managers.authors.link import AuthorsFailure
 from crawler_lifecycle.managers.authors.preview import preview
 from crawler_lifecycle.testing import ManagerPlay, StartedJob, assert_crash_safe, completed
 from tests.managers.play import retry_items

@@ -19,7 +19,7 @@ from crawler_lifecycle.managers import (
     JobParams,
     PeriodicCrawlManager,
 )
-from crawler_lifecycle.managers.authors.failures import AuthorsFailure
+from crawler_lifecycle.managers.authors.link import AuthorsFailure
 from crawler_lifecycle.managers.authors.owned_jobs import outcome_of
 from crawler_lifecycle.managers.authors.parameters import merged
 from crawler_lifecycle.model.manager_items import Job, JobState

@@ -22,7 +22,7 @@ from crawler_lifecycle.managers import (
 )
 from crawler_lifecycle.managers.authors.arguments import command_line
 from crawler_lifecycle.managers.authors.defining import build, family_of, flow_of
-from crawler_lifecycle.managers.authors.failures import AuthorsFailure
+from crawler_lifecycle.managers.authors.link import AuthorsFailure
 from crawler_lifecycle.managers.authors.owned_jobs import STATES
 from crawler_lifecycle.testing import ManagerPlay
 from tests.contracts.managers import managed

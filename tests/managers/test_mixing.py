@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from crawler_lifecycle.flows.model.item_requests import RetryItems
+from crawler_lifecycle.flows.model.requests import RetryItems
 from crawler_lifecycle.managers import AsyncSchedulerCrawlManagerMixin, CrawlManager, JobParams
-from crawler_lifecycle.managers.authors.failures import AuthorsFailure
+from crawler_lifecycle.managers.authors.link import AuthorsFailure
 from tests.managers.authors import Shops, shops_with
 from tests.managers.play import Play, nothing, play_of
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from crawler_lifecycle.managers import Breaker, Item, PeriodicCrawlManager, RetryRule
-from crawler_lifecycle.managers.authors.failures import GeneratorChanged
+from crawler_lifecycle.managers.authors.link import GeneratorChanged
 from crawler_lifecycle.managers.authors.policies import key_of
 from crawler_lifecycle.managers.store.rows import NOT_TRIED_AGAIN
 from crawler_lifecycle.model.manager_items import Problem

@@ -7,7 +7,7 @@ import pytest
 
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.managers import AsyncSchedulerCrawlManagerMixin, CachedFinishedJobsMixin, CrawlManager, JobParams
-from crawler_lifecycle.managers.authors.failures import AuthorsFailure
+from crawler_lifecycle.managers.authors.link import AuthorsFailure
 from crawler_lifecycle.model.deployment import Crawler
 from crawler_lifecycle.model.requests import RunRequest
 from crawler_lifecycle.model.states import RunStatus

@@ -14,7 +14,7 @@ from crawler_lifecycle.managers import (
     JobParams,
     StopRetry,
 )
-from crawler_lifecycle.managers.authors.failures import AuthorsFailure
+from crawler_lifecycle.managers.authors.link import AuthorsFailure
 from crawler_lifecycle.testing import ManagerPlay
 from tests.managers.authors import Shops, shops_with
 

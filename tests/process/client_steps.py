@@ -5,7 +5,7 @@ from typing import Any
 
 from crawler_lifecycle.client import Flows
 from crawler_lifecycle.flows import Context, RunningJob, Worker, Workflow, blocking, worker
-from crawler_lifecycle.flows.authors.marks import step
+from crawler_lifecycle.flows.authors.functions import step
 
 
 def first(context: Context) -> int:

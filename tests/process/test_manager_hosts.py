@@ -16,10 +16,10 @@ from temporalio.testing import WorkflowEnvironment
 from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.database.flow_schema import flows
 from crawler_lifecycle.database.manager_schema import manager_attempts, managers
+from crawler_lifecycle.flows.model.definition import CallForm, StepWork
 from crawler_lifecycle.flows.model.records import Why
 from crawler_lifecycle.flows.model.turns import Counts
-from crawler_lifecycle.flows.model.work import CallForm, StepWork
-from crawler_lifecycle.flows.rules.manager_explanation import manager_explained
+from crawler_lifecycle.flows.rules.managers import manager_explained
 from crawler_lifecycle.managers.ports import ManagerRef
 from crawler_lifecycle.model.flow_states import FlowIntent
 from crawler_lifecycle.runs.ports.runs import NewRun

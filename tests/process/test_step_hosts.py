@@ -11,7 +11,7 @@ from temporalio.testing import WorkflowEnvironment
 
 from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.flows import StepJob, Workflow
-from crawler_lifecycle.flows.model.work import CallForm
+from crawler_lifecycle.flows.model.definition import CallForm
 from tests.contracts.flows import Flow, pushed
 from tests.databases import copy_of, empty
 from tests.process.step_hosts import MORTAL, StepHosts, step_hosts

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from crawler_lifecycle.errors import BadInput
-from crawler_lifecycle.flows.model.item_requests import AddItems
-from crawler_lifecycle.managers.authors.failures import AuthorsFailure
+from crawler_lifecycle.flows.model.requests import AddItems
+from crawler_lifecycle.managers.authors.link import AuthorsFailure
 from crawler_lifecycle.managers.authors.preview import added_items
 from crawler_lifecycle.testing import ManagerPlay
 from tests.managers.authors import Shops

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from crawler_lifecycle.database.database import Database
-from crawler_lifecycle.flows.model.item_requests import RetryItems
 from crawler_lifecycle.flows.model.manager_records import ManagerStatus
 from crawler_lifecycle.flows.model.records import Why
+from crawler_lifecycle.flows.model.requests import RetryItems
 from crawler_lifecycle.flows.model.turns import BREAKERS, HELD, OURS, Effects
-from crawler_lifecycle.flows.rules.manager_explanation import explained, manager_explained
+from crawler_lifecycle.flows.rules.managers import explained, manager_explained
 from crawler_lifecycle.managers.ports import ManagerRef
 from crawler_lifecycle.model.flow_states import FlowIntent
 from crawler_lifecycle.model.manager_items import Verdict

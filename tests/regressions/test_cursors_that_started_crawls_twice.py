@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from crawler_lifecycle.managers import Item
-from crawler_lifecycle.managers.authors.failures import AuthorsFailure
+from crawler_lifecycle.managers.authors.link import AuthorsFailure
 from crawler_lifecycle.testing import ManagerPlay
 from tests.managers.authors import Shops
 

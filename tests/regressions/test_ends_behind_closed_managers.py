@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from crawler_lifecycle.database.database import Database
-from crawler_lifecycle.flows.model.item_filter import ItemFilter
-from crawler_lifecycle.flows.model.item_requests import RetryItems
+from crawler_lifecycle.flows.model.requests import ItemFilter, RetryItems
 from crawler_lifecycle.flows.model.turns import Counts
 from crawler_lifecycle.model.manager_items import ItemState
 from crawler_lifecycle.model.states import RunStatus

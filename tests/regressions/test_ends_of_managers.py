@@ -12,7 +12,7 @@ import pytest
 
 from crawler_lifecycle.base.pacing import Backoff
 from crawler_lifecycle.database.database import Database
-from crawler_lifecycle.flows.model.item_requests import AddItems, RetryItems
+from crawler_lifecycle.flows.model.requests import AddItems, RetryItems
 from crawler_lifecycle.flows.model.turns import Counts
 from crawler_lifecycle.hosts.managers import crawls, process
 from crawler_lifecycle.model.manager_items import ItemState

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from crawler_lifecycle.database.database import Database
-from crawler_lifecycle.flows.model.item_requests import AddItems
+from crawler_lifecycle.flows.model.requests import AddItems
 from crawler_lifecycle.flows.model.turns import NO_EFFECTS
 from crawler_lifecycle.model.manager_items import ItemState
 from tests.contracts.managers import added, managed

@@ -8,7 +8,7 @@ import pytest
 from crawler_lifecycle.assembly.control import Control
 from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.flows import Workflow
-from crawler_lifecycle.flows.cli.ends import FlowReport
+from crawler_lifecycle.flows.cli.watching import FlowReport
 from crawler_lifecycle.flows.store import results as flow_results
 from crawler_lifecycle.settings.installation import Installation
 from tests.contracts.flows import pushed

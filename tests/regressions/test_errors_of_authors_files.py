@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from crawler_lifecycle.flows.authors.tracebacks import authors_traceback
+from crawler_lifecycle.flows.authors.modules import authors_traceback
 from tests.commands import Crawlctl
 
 FUNCTION = """

@@ -4,8 +4,7 @@ from typing import Any
 
 from crawler_lifecycle.flows import TaskReceipt, Workflow, crawl, each_task
 from crawler_lifecycle.flows.authors.running import Context
-from crawler_lifecycle.flows.model.definition import MemberDefinition
-from crawler_lifecycle.flows.model.needs import Need
+from crawler_lifecycle.flows.model.definition import MemberDefinition, Need
 from crawler_lifecycle.flows.ports.claims import ClaimedStep
 from crawler_lifecycle.flows.rules.messages import AttemptRef
 from crawler_lifecycle.hosts.calling import job_of, prepared

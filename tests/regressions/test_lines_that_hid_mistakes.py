@@ -6,9 +6,8 @@ from pathlib import Path
 
 import click
 
-from crawler_lifecycle.flows.cli.ends import FlowReport, end_lines
-from crawler_lifecycle.flows.model.answers import MemberRecord
-from crawler_lifecycle.flows.model.records import FlowStatus
+from crawler_lifecycle.flows.cli.watching import FlowReport, end_lines
+from crawler_lifecycle.flows.model.records import FlowStatus, MemberRecord
 from crawler_lifecycle.model.flow_states import FlowState, MemberState
 from tests.commands import Crawlctl
 

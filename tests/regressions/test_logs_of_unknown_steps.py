@@ -8,7 +8,7 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.flows import StepJob, Workflow
 from crawler_lifecycle.flows.activities.steps import StepActivities, TryAgain
-from crawler_lifecycle.flows.model.work import CallForm
+from crawler_lifecycle.flows.model.definition import CallForm
 from crawler_lifecycle.flows.rules.messages import RunSteps, StepsEnded
 from tests.services.flows.supervised import MODULE, hosted
 

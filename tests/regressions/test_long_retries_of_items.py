@@ -6,11 +6,10 @@ import pytest
 
 from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.errors import BadInput
-from crawler_lifecycle.flows.model.item_requests import CancelItems, RetryItems
-from crawler_lifecycle.flows.model.requests import RetryMembers
+from crawler_lifecycle.flows.model.requests import CancelItems, RetryItems, RetryMembers
 from crawler_lifecycle.flows.model.turns import Counts, Page
-from crawler_lifecycle.managers.store import renewing as manager_renewing
-from crawler_lifecycle.managers.store import retries as manager_retries
+from crawler_lifecycle.managers.store import doors as manager_renewing
+from crawler_lifecycle.managers.store import doors as manager_retries
 from crawler_lifecycle.model.flow_states import EndKind
 from crawler_lifecycle.model.manager_items import Item, ItemState, Verdict
 from crawler_lifecycle.model.requests import RunParameters

@@ -7,11 +7,9 @@ import pytest
 from crawler_lifecycle.assembly.store import SqlStore
 from crawler_lifecycle.errors import NotFound
 from crawler_lifecycle.flows import Workflow
-from crawler_lifecycle.flows.model.answers import LeftOut
+from crawler_lifecycle.flows.model.records import LeftOut
 from crawler_lifecycle.flows.model.requests import Downstream, PushFlow, RetryMembers
-from crawler_lifecycle.flows.rules.cancelling import cancel
-from crawler_lifecycle.flows.rules.leaving_out import COMPLETED, NOT_ENDED
-from crawler_lifecycle.flows.rules.renewing import retry
+from crawler_lifecycle.flows.rules.interventions import COMPLETED, NOT_ENDED, cancel, retry
 from tests.client.conftest import Hand
 from tests.commands import Crawlctl
 from tests.unit.flows.plays import NOW, Play

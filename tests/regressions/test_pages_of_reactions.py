@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from crawler_lifecycle.managers import RetryRule
-from crawler_lifecycle.managers.authors.failures import AuthorsFailure
+from crawler_lifecycle.managers.authors.link import AuthorsFailure
 from tests.managers.authors import Shops
 from tests.managers.play import Play, play_of
 

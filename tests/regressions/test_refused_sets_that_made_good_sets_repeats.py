@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from crawler_lifecycle.errors import BadInput
-from crawler_lifecycle.flows.model.item_requests import RetryItems
+from crawler_lifecycle.flows.model.requests import RetryItems
 from crawler_lifecycle.managers.authors.arguments import command_line
 from crawler_lifecycle.managers.authors.preview import preview
 from crawler_lifecycle.testing import ManagerPlay

@@ -2,7 +2,7 @@
 with the former arguments."""
 
 from crawler_lifecycle.database.database import Database
-from crawler_lifecycle.flows.model.item_requests import RetryItems
+from crawler_lifecycle.flows.model.requests import RetryItems
 from tests.contracts.managers import managed
 
 

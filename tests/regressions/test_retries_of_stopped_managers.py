@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from crawler_lifecycle.database.database import Database
-from crawler_lifecycle.flows.model.item_requests import RetryItems
+from crawler_lifecycle.flows.model.requests import RetryItems
 from crawler_lifecycle.flows.model.turns import Counts
 from crawler_lifecycle.flows.ports.ledger import DoorAnswer
-from crawler_lifecycle.managers.store import retries as manager_retries
+from crawler_lifecycle.managers.store import doors as manager_retries
 from crawler_lifecycle.model.manager_items import Verdict
 from crawler_lifecycle.model.states import RunStatus
 from tests.contracts.managers import Managed, begun_again, counts, managed, over

@@ -7,7 +7,7 @@ import pytest
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.flows.model.manager_records import ManagerStatus
 from crawler_lifecycle.flows.model.records import Why
-from crawler_lifecycle.flows.rules.manager_explanation import manager_explained
+from crawler_lifecycle.flows.rules.managers import manager_explained
 from crawler_lifecycle.managers.authors.defining import build
 from crawler_lifecycle.model.flow_states import FlowIntent, MemberState
 from tests.commands import Crawlctl

@@ -16,7 +16,7 @@ from crawler_lifecycle.flows.cli.manager_lines import count_words, status_lines,
 from crawler_lifecycle.flows.model.manager_records import ItemRecord, ItemSums, ManagerStatus
 from crawler_lifecycle.flows.model.records import Why
 from crawler_lifecycle.flows.model.turns import Counts
-from crawler_lifecycle.flows.rules.manager_explanation import explained, manager_explained
+from crawler_lifecycle.flows.rules.managers import explained, manager_explained
 from crawler_lifecycle.model.flow_states import FlowIntent
 from crawler_lifecycle.model.manager_items import ItemState, Origin
 

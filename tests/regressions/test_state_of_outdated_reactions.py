@@ -10,7 +10,7 @@ from sqlalchemy import select
 
 from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.database.manager_schema import managers
-from crawler_lifecycle.flows.model.item_filter import ItemFilter
+from crawler_lifecycle.flows.model.requests import ItemFilter
 from crawler_lifecycle.flows.model.turns import Counts, Effects, Reaction
 from crawler_lifecycle.model.manager_items import Job, Verdict
 from crawler_lifecycle.model.records import RunRecord

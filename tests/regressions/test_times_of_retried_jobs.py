@@ -9,7 +9,7 @@ from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.flows import Workflow, crawl
 from crawler_lifecycle.flows.cli.lines import job_lines
 from crawler_lifecycle.flows.commands.members import member_records
-from crawler_lifecycle.flows.model.answers import MemberRecord
+from crawler_lifecycle.flows.model.records import MemberRecord
 from crawler_lifecycle.flows.ports.records import Part
 from crawler_lifecycle.model.flow_states import MemberState
 from tests.contracts.flows import FAILED, Flow, pushed

@@ -8,10 +8,10 @@ import pytest
 
 from crawler_lifecycle.assembly.store import SqlStore
 from crawler_lifecycle.flows import Workflow
-from crawler_lifecycle.flows.cli import silences as flow_silences
+from crawler_lifecycle.flows.cli import watching as flow_silences
 from crawler_lifecycle.flows.cli.watching import show_changes
 from crawler_lifecycle.flows.commands.members import member_records
-from crawler_lifecycle.flows.model.answers import FlowChange, MemberRecord
+from crawler_lifecycle.flows.model.records import FlowChange, MemberRecord
 from crawler_lifecycle.flows.model.requests import PushFlow
 from crawler_lifecycle.flows.rules.summary import status_of
 from tests.client.conftest import Hand

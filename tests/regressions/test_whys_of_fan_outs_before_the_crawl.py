@@ -4,7 +4,7 @@ The fan-out was `completed: no jobs`, and a job behind it was `suspended: depend
 """
 
 from crawler_lifecycle.flows import Workflow, crawl, each_task
-from crawler_lifecycle.flows.commands.whys import explained_at
+from crawler_lifecycle.flows.commands.members import explained_at
 from crawler_lifecycle.flows.model.records import Why
 from tests.unit.flows.plays import FAILED, Play
 from tests.unit.flows.work import item_and_context, plain

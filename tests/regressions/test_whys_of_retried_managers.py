@@ -7,14 +7,12 @@ import pytest
 
 from crawler_lifecycle.assembly.store import SqlStore
 from crawler_lifecycle.database.database import Database
-from crawler_lifecycle.flows.commands.whys import with_managers
-from crawler_lifecycle.flows.model.definition import FlowDefinition, MemberDefinition
-from crawler_lifecycle.flows.model.item_requests import RetryItems
+from crawler_lifecycle.flows.commands.members import with_managers
+from crawler_lifecycle.flows.model.definition import CallForm, FlowDefinition, MemberDefinition, StepWork
 from crawler_lifecycle.flows.model.manager_records import ManagerStatus
 from crawler_lifecycle.flows.model.records import Why
-from crawler_lifecycle.flows.model.requests import PushFlow
+from crawler_lifecycle.flows.model.requests import PushFlow, RetryItems
 from crawler_lifecycle.flows.model.turns import Effects
-from crawler_lifecycle.flows.model.work import CallForm, StepWork
 from crawler_lifecycle.managers.ports import ManagerRef
 from crawler_lifecycle.model.flow_states import FlowIntent
 from crawler_lifecycle.model.manager_items import Verdict

@@ -6,14 +6,11 @@ And all rows were read while a write was under way: the new planner waited for a
 import pytest
 
 from crawler_lifecycle.flows.rules.messages import FlowRef
-from crawler_lifecycle.flows.rules.plan import MemberChange
+from crawler_lifecycle.flows.rules.plan import MemberChange, Unconfirmed
 from crawler_lifecycle.flows.rules.planner import Planner
 from crawler_lifecycle.flows.rules.rows import FlowRow, Ledger, MemberRow
-from crawler_lifecycle.flows.rules.unconfirmed import Unconfirmed
-from crawler_lifecycle.flows.workflows.acts import Bell
-from crawler_lifecycle.flows.workflows.course import Course
+from crawler_lifecycle.flows.workflows.course import Bell, Course, Writes
 from crawler_lifecycle.flows.workflows.news import News
-from crawler_lifecycle.flows.workflows.writes import Writes
 from crawler_lifecycle.model.flow_states import FlowState, MemberKind, MemberState
 
 

@@ -10,7 +10,7 @@ from crawler_lifecycle.database.flow_schema import flows
 from crawler_lifecycle.database.manager_schema import manager_attempts, manager_items
 from crawler_lifecycle.database.schema import histories
 from crawler_lifecycle.errors import NotFound
-from crawler_lifecycle.flows.model.item_requests import CancelItems, RetryItems
+from crawler_lifecycle.flows.model.requests import CancelItems, RetryItems
 from crawler_lifecycle.flows.model.turns import Effects
 from crawler_lifecycle.flows.ports.ledger import Delivery
 from crawler_lifecycle.model.manager_items import Verdict

@@ -12,7 +12,7 @@ from crawler_lifecycle.client.api import Api as Client
 from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.flows.model.definition import A_CRAWL_AND_A_STEP
-from crawler_lifecycle.flows.rules.leaving_out import COMPLETED
+from crawler_lifecycle.flows.rules.interventions import COMPLETED
 from crawler_lifecycle.flows.store import results as flow_results
 from crawler_lifecycle.http.tokens import Scope
 from tests.apis import Api, problem, stream

@@ -11,8 +11,8 @@ from click.testing import CliRunner, Result
 from crawler_lifecycle.cli.program import main
 from crawler_lifecycle.client import Api as HttpApi
 from crawler_lifecycle.database.database import Database
-from crawler_lifecycle.flows.model.item_filter import ItemFilter
 from crawler_lifecycle.flows.model.manager_records import OutputLine
+from crawler_lifecycle.flows.model.requests import ItemFilter
 from crawler_lifecycle.http.tokens import Scope
 from crawler_lifecycle.model.manager_items import Verdict
 from crawler_lifecycle.model.states import RunStatus

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from crawler_lifecycle.flows.model.answers import MemberRecord
+from crawler_lifecycle.flows.model.records import MemberRecord
 from crawler_lifecycle.flows.ports.records import AttemptRecord
 from crawler_lifecycle.model.flow_states import EndKind, FlowState, MemberState
 from crawler_lifecycle.model.records import FlowPlace, RunSummary

@@ -17,14 +17,13 @@ from crawler_lifecycle.clusters.adapters.catalogue import Catalogue
 from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.flows import Workflow
 from crawler_lifecycle.flows.authors.building import fragment_of
-from crawler_lifecycle.flows.cli import holding as flow_holding
-from crawler_lifecycle.flows.cli.ends import FlowReport, end_lines
+from crawler_lifecycle.flows.cli import requests as flow_holding
 from crawler_lifecycle.flows.cli.lines import change_lines, end_line, flow_lines, job_lines, list_lines, progress_lines
 from crawler_lifecycle.flows.cli.options import print_effect
-from crawler_lifecycle.flows.model.answers import FlowSummary, MemberRecord
+from crawler_lifecycle.flows.cli.watching import FlowReport, end_lines
 from crawler_lifecycle.flows.model.definition import FlowDefinition
 from crawler_lifecycle.flows.model.manager_records import ItemSums, ManagerStatus
-from crawler_lifecycle.flows.model.records import FlowStatus
+from crawler_lifecycle.flows.model.records import FlowStatus, FlowSummary, MemberRecord
 from crawler_lifecycle.flows.model.requests import AppendMembers, PushFlow
 from crawler_lifecycle.flows.model.turns import Counts
 from crawler_lifecycle.flows.ports.ledger import Delivery

@@ -18,7 +18,7 @@ from crawler_lifecycle.errors import TemporaryError
 from crawler_lifecycle.flows import Workflow, crawl
 from crawler_lifecycle.flows.ports.claims import ClaimedStep
 from crawler_lifecycle.flows.rules.messages import StartCrawls
-from crawler_lifecycle.flows.workflows.display import FlowDisplay
+from crawler_lifecycle.flows.workflows.supervision import FlowDisplay
 from crawler_lifecycle.model.naming import FLOW_WORKFLOW
 from crawler_lifecycle.model.states import RunStatus
 from crawler_lifecycle.runs.ports.runs import SupervisorExecution

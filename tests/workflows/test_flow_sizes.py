@@ -7,7 +7,7 @@ import pytest
 
 from crawler_lifecycle.flows import Workflow
 from crawler_lifecycle.flows.store import ledger as flow_ledger
-from crawler_lifecycle.flows.workflows import writes as flow_writes
+from crawler_lifecycle.flows.workflows import course as flow_writes
 from tests.flow_stage import FlowStage
 from tests.unit.flows.work import plain
 from tests.workflows.graphs import activities_of, door, shown_as

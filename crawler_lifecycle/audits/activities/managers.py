@@ -11,7 +11,7 @@ from crawler_lifecycle.audits.ports.manager_audits import DoubtfulAttempt, Manag
 from crawler_lifecycle.audits.rules import flows as rules
 from crawler_lifecycle.delivery.ports.outside import FlowSupervisors
 from crawler_lifecycle.errors import LifecycleError
-from crawler_lifecycle.flows.rules import unstarted
+from crawler_lifecycle.flows.rules import ends as unstarted
 from crawler_lifecycle.model.audits import AuditPage, AuditStep, Finding, FindingKind
 from crawler_lifecycle.model.supervision import AuditPatience, WorkflowInfo
 from crawler_lifecycle.temporal.together import gather_limited

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from crawler_lifecycle.flows.rules.unstarted import Refusal
+from crawler_lifecycle.flows.rules.ends import Refusal
 from crawler_lifecycle.model.requests import RunRequest
 
 

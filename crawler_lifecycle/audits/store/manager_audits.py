@@ -10,7 +10,7 @@ from crawler_lifecycle.database.flow_schema import flow_attempts, flow_members, 
 from crawler_lifecycle.database.manager_schema import manager_attempts, managers
 from crawler_lifecycle.database.schema import histories
 from crawler_lifecycle.database.transactions import reading, transaction
-from crawler_lifecycle.flows.rules.unstarted import Refusal
+from crawler_lifecycle.flows.rules.ends import Refusal
 from crawler_lifecycle.flows.store.locks import LOCKED
 from crawler_lifecycle.flows.store.records import OPEN_STATES
 from crawler_lifecycle.managers.store.jobs import refuse_attempt, start_of

@@ -9,7 +9,7 @@ from crawler_lifecycle.compat.application import Application
 from crawler_lifecycle.compat.chancy.plugin import Plugin, say
 from crawler_lifecycle.compat.chancy.queue import Queue
 from crawler_lifecycle.flows import Sequence, Workflow
-from crawler_lifecycle.flows.authors.marks import as_job
+from crawler_lifecycle.flows.authors.functions import as_job
 
 if TYPE_CHECKING:
     from crawler_lifecycle.client import WorkflowClient as Delegate

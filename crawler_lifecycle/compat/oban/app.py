@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from crawler_lifecycle.compat.application import Application
 from crawler_lifecycle.flows import Graft, Job, Workflow
 from crawler_lifecycle.flows import Sequence as Chain
-from crawler_lifecycle.flows.model.answers import MemberRecord
+from crawler_lifecycle.flows.model.records import MemberRecord
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from crawler_lifecycle.clusters.ports import Deployer
 from crawler_lifecycle.delivery.ports.outside import FlowSupervisors
 from crawler_lifecycle.errors import NotFound, Over, PermanentError, TemporaryError
 from crawler_lifecycle.flows.ports.ledger import CrawlStart, CrawlToStop, FlowLedger
-from crawler_lifecycle.flows.rules.ends import AttemptEnd
+from crawler_lifecycle.flows.rules.ends import AttemptEnd, Refusal, is_missing, refusal
 from crawler_lifecycle.flows.rules.messages import (
     CheckStarts,
     CrawlsStarted,
@@ -23,7 +23,6 @@ from crawler_lifecycle.flows.rules.messages import (
     StartsChecked,
     StopAttempts,
 )
-from crawler_lifecycle.flows.rules.unstarted import Refusal, is_missing, refusal
 from crawler_lifecycle.flows.rules.words import START_REFUSED
 from crawler_lifecycle.model.deployment import Crawler
 from crawler_lifecycle.model.flow_states import EndKind

@@ -1,6 +1,10 @@
-"""Building: from a workflow to its definition, with resolved flags and absolute paths."""
+"""Building: from a workflow to its definition, with resolved flags and absolute paths.
 
-from collections.abc import Iterable, Iterator, Mapping
+A cascade's function gets the context, alone or with an item.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
@@ -8,11 +12,17 @@ from typing import Any
 from crawler_lifecycle.base.limits import DEEPEST, MOST_MEMBERS
 from crawler_lifecycle.base.names import ROOT, joined
 from crawler_lifecycle.errors import BadInput
+from crawler_lifecycle.flows.authors.functions import check_parameters, reference, refusals_with_job
 from crawler_lifecycle.flows.authors.jobs import CrawlJob, StepJob
-from crawler_lifecycle.flows.authors.needs import Dependency, as_need, names_of
-from crawler_lifecycle.flows.authors.steps import Level, SubWorkflow, WorkflowStep
-from crawler_lifecycle.flows.model.definition import FlowDefinition, Fragment, GroupDefinition, MemberDefinition
-from crawler_lifecycle.flows.model.needs import Need
+from crawler_lifecycle.flows.authors.steps import Dependency, Level, SubWorkflow, WorkflowStep, as_need, names_of
+from crawler_lifecycle.flows.model.definition import (
+    CallForm,
+    FlowDefinition,
+    Fragment,
+    GroupDefinition,
+    MemberDefinition,
+    Need,
+)
 from crawler_lifecycle.flows.model.values import encode
 from crawler_lifecycle.flows.rules.merging import new_ledger, push
 from crawler_lifecycle.model.flow_retrying import RetryPolicy
@@ -21,6 +31,7 @@ from crawler_lifecycle.model.requests import MOST_TASKS_EVER, refusals_as_bad_in
 from crawler_lifecycle.model.states import Report
 
 _ANY_TIME = datetime(2000, 1, 1, tzinfo=UTC)
+_EXAMPLES = {CallForm.ITEM: "function(item, context)", CallForm.CONTEXT: "function(context)"}
 
 
 def checked_limit(limit: object) -> int | None:
@@ -178,3 +189,41 @@ def paths_of(workflow: Level, base: str = ROOT) -> Iterator[tuple[str, WorkflowS
             yield joined(base, step.name), step
         if isinstance(part, SubWorkflow):
             yield from paths_of(part.workflow, joined(base, part.name))
+
+
+def cascade_job(name: str, function: Any) -> StepJob:
+    """Return the job for a function with the context. Items with a function make a single job with all items."""
+    if isinstance(function, tuple):
+        items, item_function = _pair(name, function)
+        return _step(name, item_function, CallForm.ITEM).with_arguments(items)
+    return _step(name, function, CallForm.CONTEXT)
+
+
+def item_jobs(name: str, pair: tuple[Any, Callable[..., Any]]) -> list[tuple[str, StepJob]]:
+    """Return a job for every item, by name."""
+    items, function = _pair(name, pair)
+    job = _step(name, function, CallForm.ITEM)
+    return [(key, job.with_arguments(item)) for key, item in named_items(name, items)]
+
+
+def task_job(name: str, function: Any) -> StepJob:
+    """Return the job for a crawl's tasks."""
+    return _step(name, function, CallForm.ITEM)
+
+
+def _pair(name: str, pair: tuple[Any, ...]) -> tuple[Any, Callable[..., Any]]:
+    if len(pair) != 2:
+        raise BadInput(f"cascade {name!r}", f"expected (items, function), not {len(pair)} values")
+    return pair[0], pair[1]
+
+
+def _step(name: str, function: Any, form: CallForm) -> StepJob:
+    marked = getattr(function, "job", None)
+    if isinstance(function, StepJob):
+        raise BadInput(f"cascade {name!r}", f"expected a function, not the job {function.title!r}")
+    if not callable(function):
+        raise BadInput(f"cascade {name!r}", f"expected a function, not {function!r}"[:200])
+    with refusals_with_job(name):
+        job = marked if isinstance(marked, StepJob) else StepJob(function=reference(function))
+        check_parameters(function, 2 if form is CallForm.ITEM else 1, _EXAMPLES[form])
+    return replace(job, form=form, arguments=None, required=(), keywords=None)

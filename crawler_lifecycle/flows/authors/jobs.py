@@ -11,8 +11,8 @@ from crawler_lifecycle.base.limits import LARGEST_ARGUMENTS, MOST_ATTEMPTS
 from crawler_lifecycle.base.names import checked_text
 from crawler_lifecycle.base.near_names import did_you_mean
 from crawler_lifecycle.errors import BadInput
+from crawler_lifecycle.flows.model.definition import ApprovalWork, CallForm, CrawlWork, ManagerWork, StepWork, Work
 from crawler_lifecycle.flows.model.values import check_size, encode, size_of
-from crawler_lifecycle.flows.model.work import ApprovalWork, CallForm, CrawlWork, ManagerWork, StepWork, Work
 from crawler_lifecycle.model.flow_retrying import RetryPolicy
 from crawler_lifecycle.model.flow_states import Ready
 from crawler_lifecycle.model.requests import RunParameters, RunRequest, refusals_as_bad_input

@@ -8,9 +8,8 @@ from functools import cache
 from typing import Any, Protocol, TypeVar
 
 from crawler_lifecycle.errors import BadInput, NotReady, PermanentError
-from crawler_lifecycle.flows.model.answers import MemberRecord
 from crawler_lifecycle.flows.model.definition import FlowDefinition
-from crawler_lifecycle.flows.model.records import FlowStatus
+from crawler_lifecycle.flows.model.records import FlowStatus, MemberRecord
 from crawler_lifecycle.flows.model.requests import AppendMembers, CancelMembers, GraftMembers, RetryMembers
 
 T = TypeVar("T")

@@ -11,13 +11,17 @@ from pydantic import JsonValue
 
 from crawler_lifecycle.base.names import last_name, parent_path
 from crawler_lifecycle.flows.authors.jobs import ApprovalJob, CrawlJob, Job, NamedManagerJob, StepJob
-from crawler_lifecycle.flows.authors.needs import Dependency, as_dependency
-from crawler_lifecycle.flows.authors.steps import SubWorkflow, WorkflowStep
+from crawler_lifecycle.flows.authors.steps import Dependency, SubWorkflow, WorkflowStep, as_dependency
 from crawler_lifecycle.flows.authors.workflow import Workflow
-from crawler_lifecycle.flows.model.definition import GroupDefinition, MemberDefinition
-from crawler_lifecycle.flows.model.needs import Need
+from crawler_lifecycle.flows.model.definition import (
+    CrawlWork,
+    GroupDefinition,
+    ManagerWork,
+    MemberDefinition,
+    Need,
+    StepWork,
+)
 from crawler_lifecycle.flows.model.values import decode
-from crawler_lifecycle.flows.model.work import CrawlWork, ManagerWork, StepWork
 from crawler_lifecycle.flows.rules.rows import TOP, GroupRow, Ledger, MemberRow, ancestors
 from crawler_lifecycle.flows.rules.states import step_state, workflow_state
 from crawler_lifecycle.model.flow_retrying import RetryPolicy

@@ -9,8 +9,7 @@ from crawler_lifecycle.base.names import ROOT, joined, parent_path
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.flows.authors.open_client import open_client
 from crawler_lifecycle.flows.authors.steps import Level
-from crawler_lifecycle.flows.model.answers import MemberRecord
-from crawler_lifecycle.flows.model.records import FlowStatus
+from crawler_lifecycle.flows.model.records import FlowStatus, MemberRecord
 from crawler_lifecycle.flows.model.requests import CancelMembers, Downstream, RetryMembers
 from crawler_lifecycle.flows.model.values import encode
 from crawler_lifecycle.model.requests import refusals_as_bad_input

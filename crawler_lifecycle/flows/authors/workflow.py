@@ -11,20 +11,25 @@ from crawler_lifecycle.base.names import ROOT, checked_name, checked_text, joine
 from crawler_lifecycle.base.near_names import did_you_mean
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.flows.authors import building
-from crawler_lifecycle.flows.authors.cascades import cascade_job, item_jobs, task_job
-from crawler_lifecycle.flows.authors.dot import dot_of
-from crawler_lifecycle.flows.authors.graph import Graph, graph_of
+from crawler_lifecycle.flows.authors.building import cascade_job, item_jobs, task_job
+from crawler_lifecycle.flows.authors.functions import as_job
 from crawler_lifecycle.flows.authors.jobs import ApprovalJob, Job, JobOptions, StepJob, as_report, seconds
-from crawler_lifecycle.flows.authors.marks import as_job
-from crawler_lifecycle.flows.authors.mermaid import mermaid_of
-from crawler_lifecycle.flows.authors.needs import Dependencies, Dependency, EachTask, as_dependencies, names_of
-from crawler_lifecycle.flows.authors.open_client import open_client
+from crawler_lifecycle.flows.authors.open_client import FlowClient, open_client
+from crawler_lifecycle.flows.authors.pictures import Graph, dot_of, graph_of, mermaid_of
 from crawler_lifecycle.flows.authors.program import run_workflow
 from crawler_lifecycle.flows.authors.running import RunningJob
-from crawler_lifecycle.flows.authors.steps import SubWorkflow, WorkflowStep
+from crawler_lifecycle.flows.authors.steps import (
+    Dependencies,
+    Dependency,
+    EachTask,
+    SubWorkflow,
+    WorkflowStep,
+    as_dependencies,
+    names_of,
+)
 from crawler_lifecycle.flows.authors.verbs import Verbs
-from crawler_lifecycle.flows.model.answers import MemberRecord
 from crawler_lifecycle.flows.model.definition import FlowDefinition
+from crawler_lifecycle.flows.model.records import MemberRecord
 from crawler_lifecycle.flows.model.requests import AppendMembers, GraftMembers
 from crawler_lifecycle.flows.model.values import to_text
 from crawler_lifecycle.flows.rules.states import WorkflowState
@@ -383,3 +388,38 @@ class Workflow(Verbs):
         sub = Workflow(ignore_cancelled=ignore_cancelled, ignore_discarded=ignore_discarded)
         limit = building.checked_limit(max_parallel)
         return self._put(SubWorkflow(name, sub, needs, limit, GroupGrowth.TASKS, crawl=tasks.crawl, template=template))
+
+
+class Sequence:
+    """A workflow where every job depends on the job before."""
+
+    def __init__(self, name: str, jobs: Iterable[Job | Callable[..., Any]] | None = None) -> None:
+        self.name = name
+        self.jobs: list[Job] = []
+        for job in jobs or ():
+            self.add(job)
+
+    def add(self, job: Job | Callable[..., Any]) -> Self:
+        """Add a job at the end."""
+        self.jobs.append(as_job(f"step_{len(self.jobs)}", job))
+        return self
+
+    def workflow(self) -> Workflow:
+        """Return the sequence as a workflow, with a new id."""
+        if not self.jobs:
+            raise BadInput("sequence", f"{self.name!r} has no jobs")
+        workflow = Workflow(self.name)
+        for number, job in enumerate(self.jobs):
+            workflow.add(f"step_{number}", job, deps=f"step_{number - 1}" if number else ())
+        return workflow
+
+    async def push(self, chancy: FlowClient | None = None) -> str:
+        """Store the sequence with a client, and return its workflow's id. Default: the innermost open client.
+
+        Every push makes a new flow.
+        """
+        return await (chancy or open_client()).push_definition(self.workflow().definition())
+
+    async def run(self) -> None:
+        """Run the sequence from the author's program, as `Workflow.run` does."""
+        await self.workflow().run()

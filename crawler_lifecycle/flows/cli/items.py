@@ -17,8 +17,8 @@ from crawler_lifecycle.flows.cli.options import on_record, open_flows, print_eff
 
 if TYPE_CHECKING:
     from crawler_lifecycle.flows.client import ApiFlows
-    from crawler_lifecycle.flows.model.item_filter import ItemFilter
     from crawler_lifecycle.flows.model.manager_records import ItemRecord
+    from crawler_lifecycle.flows.model.requests import ItemFilter
 
 PAGE = 1000  # items in a query
 DELAYED = "delayed"  # state in lists; in the ledger, a delayed item waits
@@ -69,7 +69,7 @@ class ListedItems:
 
 def refuse_unknown(flows: "ApiFlows", flow: str, words: Sequence[str], manager: str | None) -> None:
     """Raise NotFound for a number without an item."""
-    from crawler_lifecycle.flows.model.item_filter import ItemFilter
+    from crawler_lifecycle.flows.model.requests import ItemFilter
 
     chosen = numbers(words) or ()
     if not chosen:
@@ -117,7 +117,7 @@ def add_items(
     as_json: bool,
 ) -> None:
     """Add items to the flow's crawl manager, once under a key."""
-    from crawler_lifecycle.flows.model.item_filter import ItemFilter
+    from crawler_lifecycle.flows.model.requests import ItemFilter
 
     flows = open_flows(state)
     items = [*(_object("--item", text) for text in texts), *(() if file is None else _objects(file))]
@@ -169,7 +169,7 @@ def retry_items(
     *,
     as_json: bool,
 ) -> None:
-    from crawler_lifecycle.flows.model.item_requests import RetryItems
+    from crawler_lifecycle.flows.model.requests import RetryItems
     from crawler_lifecycle.model.requests import refusals_as_bad_input
 
     with refusals_as_bad_input():
@@ -198,7 +198,7 @@ def _then(flows: "ApiFlows", flow: str, *, is_reopened: bool) -> str:
 def cancel_items(
     flow: str, words: Sequence[str], manager: str | None, actor: str | None, state: Path | None, *, as_json: bool
 ) -> None:
-    from crawler_lifecycle.flows.model.item_requests import CancelItems
+    from crawler_lifecycle.flows.model.requests import CancelItems
     from crawler_lifecycle.model.requests import refusals_as_bad_input
 
     with refusals_as_bad_input():

@@ -1,4 +1,7 @@
-"""Turns flows into text: lists, a flow with its sub-workflows, members, explanations, answers to requests."""
+"""Turns flows into text: lists, a flow with its sub-workflows, members, explanations and answers to requests.
+
+The cause for a wait comes with a command against the wait.
+"""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -9,7 +12,6 @@ from crawler_lifecycle.base.names import parent_path
 from crawler_lifecycle.base.words import counted
 from crawler_lifecycle.console.common import plain
 from crawler_lifecycle.console.words import coloured, duration, facts, fitted, is_odd, moment_text, rfc3339, table
-from crawler_lifecycle.flows.cli.causes import cause_in_words
 from crawler_lifecycle.flows.cli.manager_lines import (
     problem_lines,
     progress_line,
@@ -18,19 +20,51 @@ from crawler_lifecycle.flows.cli.manager_lines import (
     sum_words,
     total,
 )
-from crawler_lifecycle.flows.model.answers import FlowAnswer, FlowSummary, MemberRecord
 from crawler_lifecycle.flows.model.manager_records import ManagerStatus
-from crawler_lifecycle.flows.model.records import FlowStatus, Why
+from crawler_lifecycle.flows.model.records import FlowAnswer, FlowStatus, FlowSummary, MemberRecord, Why
 from crawler_lifecycle.flows.ports.records import AttemptRecord, FlowLine
-from crawler_lifecycle.flows.rules.words import DEPENDENCIES, HOST
+from crawler_lifecycle.flows.rules.words import (
+    BROKEN_MODULE,
+    DEPENDENCIES,
+    EXECUTING,
+    HOST,
+    NO_SUPERVISOR,
+    SILENT_HOST,
+    START,
+    UNKNOWN_STEP,
+)
 from crawler_lifecycle.model.flow_states import FlowState, MemberState
 
+SENTENCES = {
+    NO_SUPERVISOR: f"{NO_SUPERVISOR}: no worker continues the flow (crawlctl doctor shows the workers)",
+    START: f"{START}: no worker has taken the crawl yet",
+    UNKNOWN_STEP: f"{UNKNOWN_STEP}: no host's module has the function; start the host again with the present code",
+}
 FLOW_COLUMNS = ("ID", "NAME", "STATE", "JOBS", "CREATED", "TOOK", "WAITS FOR")
 EXPENDABLE = ("CREATED", "NAME", "TOOK")  # first the least valuable
 JOB_COLUMNS = ("JOB", "WORK", "STATE", "ATTEMPT", "SINCE", "TOOK", "RUN", "WHY")
 MOST_FAILED = 20  # members named in a summary; further members are counted
 LONGEST_WHY = 80  # characters in a table
 INDENT = "  "
+# members under way come first, and then members with a problem
+_ORDER = [
+    MemberState.EXECUTING, MemberState.RETRYABLE, MemberState.DISCARDED, MemberState.AVAILABLE, MemberState.SCHEDULED,
+    MemberState.SUSPENDED, MemberState.CANCELLED, MemberState.COMPLETED,
+]  # fmt: skip
+
+
+def cause_in_words(cause: str | None) -> str | None:
+    """Return the cause with its sentence; None for a repetition by the cause `executing`."""
+    if cause is None or cause == EXECUTING:
+        return None
+    word, _, module = cause.partition(":")
+    if word == HOST:
+        return f"{cause}: no host has taken the step yet (python -m workers.flows {module})"
+    if word == SILENT_HOST:
+        return f"{cause}: its host is silent; another host takes the step over (python -m workers.flows {module})"
+    if word == BROKEN_MODULE:
+        return f"{word}: {module}; the step starts once the module is repaired"
+    return SENTENCES.get(cause, cause)
 
 
 def counts(members: Mapping[MemberState, int]) -> str:
@@ -226,13 +260,6 @@ def progress_lines(
         yield f"  {coloured(shown_job(job), 9)}  {job.path.ljust(width)}  {job.title}  {_shortened(words)}".rstrip()
     if len(shown) > most:
         yield f"  ... {len(shown) - most} more"
-
-
-# members under way come first, and then members with a problem
-_ORDER = [
-    MemberState.EXECUTING, MemberState.RETRYABLE, MemberState.DISCARDED, MemberState.AVAILABLE, MemberState.SCHEDULED,
-    MemberState.SUSPENDED, MemberState.CANCELLED, MemberState.COMPLETED,
-]  # fmt: skip
 
 
 def end_line(status: FlowStatus, managers: Sequence[ManagerStatus] = ()) -> str:

@@ -13,7 +13,7 @@ from crawler_lifecycle.console.common import plain
 from crawler_lifecycle.console.words import coloured, duration, rfc3339, table
 from crawler_lifecycle.flows.model.manager_records import ItemAttempt, ItemRecord, ItemSums, ManagerStatus, OutputLine
 from crawler_lifecycle.flows.model.turns import Counts
-from crawler_lifecycle.flows.rules.manager_explanation import NO_REACTION, without_host
+from crawler_lifecycle.flows.rules.managers import NO_REACTION, without_host
 from crawler_lifecycle.model.manager_items import ItemState, Problem
 
 ITEM_COLUMNS = ("ITEM", "CRAWLER", "STATE", "ATTEMPT", "OUTCOME", "SINCE", "TOOK", "RUN", "PARAMETERS", "WHY")

@@ -17,8 +17,8 @@ from crawler_lifecycle.errors import BadInput
 if TYPE_CHECKING:
     from crawler_lifecycle.flows.client import ApiFlows
     from crawler_lifecycle.flows.commands.flow_commands import FlowCommands
-    from crawler_lifecycle.flows.model.answers import FlowAnswer
     from crawler_lifecycle.flows.model.definition import FlowDefinition, Fragment
+    from crawler_lifecycle.flows.model.records import FlowAnswer
     from crawler_lifecycle.transport.connection import HttpConnection
 
 MOST_REASONS = 20  # jobs named in a refusal; further jobs are counted
@@ -58,7 +58,7 @@ def needs_installation(fragment: "Fragment", state: Path | None) -> bool:
 
     The API starts managers by their names in the catalogue alone.
     """
-    from crawler_lifecycle.flows.model.work import StepWork
+    from crawler_lifecycle.flows.model.definition import StepWork
     from crawler_lifecycle.settings.installation import is_known
 
     if not any(isinstance(member.work, StepWork) and member.work.is_manager for member in fragment.members):

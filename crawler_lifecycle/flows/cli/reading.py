@@ -21,7 +21,7 @@ from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.flows.cli.options import flow_argument, jobs_argument, manager_option, open_flows
 
 if TYPE_CHECKING:
-    from crawler_lifecycle.flows.model.answers import MemberRecord
+    from crawler_lifecycle.flows.model.records import MemberRecord
 
 STATES = ("executing", "paused", "completed", "cancelled", "discarded")
 JOB_STATES = (
@@ -156,7 +156,7 @@ def jobs(
         refuse_unknown,
     )
     from crawler_lifecycle.flows.cli.lines import attempt_lines, job_lines
-    from crawler_lifecycle.flows.model.item_filter import ItemFilter
+    from crawler_lifecycle.flows.model.requests import ItemFilter
     from crawler_lifecycle.model.flow_states import MemberState
 
     flows = open_flows(state)

@@ -8,8 +8,14 @@ from crawler_lifecycle.base.names import SEPARATOR, parent_path
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.flows import Workflow
 from crawler_lifecycle.flows.authors.restoring import OnRecord, restored
-from crawler_lifecycle.flows.model.definition import FlowDefinition, Fragment, GroupDefinition, MemberDefinition
-from crawler_lifecycle.flows.model.work import CrawlWork, StepWork
+from crawler_lifecycle.flows.model.definition import (
+    CrawlWork,
+    FlowDefinition,
+    Fragment,
+    GroupDefinition,
+    MemberDefinition,
+    StepWork,
+)
 from crawler_lifecycle.flows.rules import merging
 from crawler_lifecycle.model.requests import RunRequest, refusals_as_bad_input
 

@@ -13,24 +13,25 @@ from typing import Protocol, TypeVar
 from crawler_lifecycle.context import ControlContext
 from crawler_lifecycle.errors import LifecycleError, Over
 from crawler_lifecycle.flows.commands.reading import FlowReader
-from crawler_lifecycle.flows.model.answers import FlowAnswer
 from crawler_lifecycle.flows.model.definition import FlowDefinition, Fragment
-from crawler_lifecycle.flows.model.item_requests import AddItems, CancelItems, RetryItems, StartManager
+from crawler_lifecycle.flows.model.records import FlowAnswer
 from crawler_lifecycle.flows.model.requests import (
+    AddItems,
     AppendMembers,
     ApproveMember,
+    CancelItems,
     CancelMembers,
     GraftMembers,
     HoldFlow,
     PushFlow,
+    RetryItems,
     RetryMembers,
+    StartManager,
     StopFlow,
     StopWay,
 )
-from crawler_lifecycle.flows.ports.ledger import DoorAnswer, FlowDoors
-from crawler_lifecycle.flows.ports.manager_doors import ManagerDoors
+from crawler_lifecycle.flows.ports.ledger import DoorAnswer, FlowDoors, FlowStore, ManagerDoors
 from crawler_lifecycle.flows.ports.records import Part
-from crawler_lifecycle.flows.ports.store import FlowStore
 from crawler_lifecycle.flows.rules.pruning import AFTER_A_DAY, Rule
 from crawler_lifecycle.flows.rules.rows import FlowRow
 from crawler_lifecycle.model.flow_states import FlowState

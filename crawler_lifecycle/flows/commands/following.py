@@ -13,11 +13,10 @@ from itertools import islice
 from crawler_lifecycle.context import ControlContext
 from crawler_lifecycle.flows.commands.members import MANAGER, group_records, member_records
 from crawler_lifecycle.flows.commands.reading import FlowReader
-from crawler_lifecycle.flows.model.answers import FlowChange, GroupRecord, MemberRecord
 from crawler_lifecycle.flows.model.manager_records import ManagerStatus
-from crawler_lifecycle.flows.model.records import FlowStatus
+from crawler_lifecycle.flows.model.records import FlowChange, FlowStatus, GroupRecord, MemberRecord
+from crawler_lifecycle.flows.ports.ledger import FlowStore
 from crawler_lifecycle.flows.ports.records import FlowNews, Part
-from crawler_lifecycle.flows.ports.store import FlowStore
 from crawler_lifecycle.model.flow_states import MemberKind
 
 LOOK_BACK = timedelta(minutes=2)

@@ -3,42 +3,61 @@
 The module does not import Temporal's client: a command that only reads starts in half the time.
 """
 
+import io
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from enum import StrEnum
 from typing import Any
 
 from crawler_lifecycle.base.names import ROOT
 from crawler_lifecycle.context import ControlContext
 from crawler_lifecycle.errors import NotFound
-from crawler_lifecycle.flows import Workflow
+from crawler_lifecycle.flows import Workflow, generate_dot
 from crawler_lifecycle.flows.authors.restoring import OnRecord, restored
-from crawler_lifecycle.flows.commands.members import known_paths, member_records, part_needed, summary_of
-from crawler_lifecycle.flows.commands.pictures import picture
-from crawler_lifecycle.flows.commands.whys import (
+from crawler_lifecycle.flows.commands.members import (
     MOST_ITEMS,
     explained_at,
     items_with_runs,
+    known_paths,
+    member_records,
+    part_needed,
+    summary_of,
     with_managers,
     with_problems,
     with_run_of_item,
     with_runs,
     without_supervisor,
 )
-from crawler_lifecycle.flows.model.answers import FlowSummary, MemberRecord
-from crawler_lifecycle.flows.model.item_filter import ALL_ITEMS, ItemFilter
 from crawler_lifecycle.flows.model.manager_records import ItemAttempt, ItemRecord, ManagerStatus, OutputLine
-from crawler_lifecycle.flows.model.records import FlowStatus, Why
+from crawler_lifecycle.flows.model.records import FlowStatus, FlowSummary, MemberRecord, Why
+from crawler_lifecycle.flows.model.requests import ALL_ITEMS, ItemFilter
 from crawler_lifecycle.flows.model.values import decode
-from crawler_lifecycle.flows.ports.manager_doors import ManagerDoors
+from crawler_lifecycle.flows.ports.ledger import FlowStore, ManagerDoors
 from crawler_lifecycle.flows.ports.records import AttemptRecord, FlowLine, FlowNews, FlowRecords, KeptFlow, Part
-from crawler_lifecycle.flows.ports.store import FlowStore
 from crawler_lifecycle.flows.rules.contexts import dependencies, merged_context, recorded
-from crawler_lifecycle.flows.rules.manager_explanation import explained
+from crawler_lifecycle.flows.rules.interventions import no_job, selected
+from crawler_lifecycle.flows.rules.managers import explained
 from crawler_lifecycle.flows.rules.rows import FlowRow
-from crawler_lifecycle.flows.rules.selecting import no_job, selected
 from crawler_lifecycle.flows.rules.summary import status_of
 from crawler_lifecycle.model.flow_states import FlowState, MemberState
 from crawler_lifecycle.model.manager_items import ItemState
+
+
+class PictureFormat(StrEnum):
+    MERMAID = "mermaid"
+    DOT = "dot"  # for Graphviz, with sub-workflows as clusters
+    STATES_DOT = "states-dot"  # for Graphviz, with the states, in the form for users from Chancy
+
+
+def picture(workflow: Workflow, kind: str, *, states: bool = True) -> str:
+    """Return the picture. `states`: with colours in Mermaid."""
+    if kind == PictureFormat.MERMAID:
+        return workflow.to_mermaid(states=states)
+    if kind == PictureFormat.DOT:
+        return workflow.to_dot()
+    text = io.StringIO()
+    generate_dot(workflow, text)
+    return text.getvalue()
 
 
 class FlowReader:

@@ -8,9 +8,9 @@ from fastapi import APIRouter, Request, Response
 
 from crawler_lifecycle.base.requesters import of_token
 from crawler_lifecycle.flows.commands.definitions import read_definition, read_fragment
-from crawler_lifecycle.flows.http import messages
+from crawler_lifecycle.flows.http import flows as messages
 from crawler_lifecycle.flows.http.flows import CurrentApi, Flow
-from crawler_lifecycle.flows.model.answers import FlowAnswer
+from crawler_lifecycle.flows.model.records import FlowAnswer
 from crawler_lifecycle.flows.model.requests import (
     AppendMembers,
     ApproveMember,

@@ -1,23 +1,27 @@
 """Endpoints that read flows: lists, single flows, jobs, attempts, results, explanations, pictures, changes."""
 
 from collections.abc import AsyncIterator
-from typing import Annotated, Protocol, TypeAlias
+from typing import Annotated, Any, Protocol, TypeAlias
 
 from fastapi import APIRouter, Depends, Path, Query
-from pydantic import Field
+from pydantic import ConfigDict, Field
 from starlette.responses import StreamingResponse
 
+from crawler_lifecycle.base.base import Message
 from crawler_lifecycle.base.limits import LONGEST_NAME
-from crawler_lifecycle.base.names import LONGEST_PATH, ROOT
+from crawler_lifecycle.base.names import LONGEST_PATH, ROOT, Label
 from crawler_lifecycle.context import ControlContext
 from crawler_lifecycle.errors import LifecycleError, NotFound
 from crawler_lifecycle.flows.commands.flow_commands import FlowCommands
 from crawler_lifecycle.flows.commands.following import FollowedFlow
-from crawler_lifecycle.flows.commands.pictures import PictureFormat, picture
-from crawler_lifecycle.flows.http import messages
-from crawler_lifecycle.flows.model.records import Why
+from crawler_lifecycle.flows.commands.reading import PictureFormat, picture
+from crawler_lifecycle.flows.model.definition import FlowDefinition, Fragment
+from crawler_lifecycle.flows.model.manager_records import ManagerStatus
+from crawler_lifecycle.flows.model.records import FlowStatus, FlowSummary, MemberRecord, Why
+from crawler_lifecycle.flows.model.requests import FlowRequest
 from crawler_lifecycle.flows.model.values import untagged
-from crawler_lifecycle.flows.ports.store import FlowStore
+from crawler_lifecycle.flows.ports.ledger import FlowStore
+from crawler_lifecycle.flows.ports.records import AttemptRecord, FlowLine
 from crawler_lifecycle.http import document as docs
 from crawler_lifecycle.http.cursors import make_cursor, read_place
 from crawler_lifecycle.http.events import COMMENT, PAUSES_PER_COMMENT, event, stream, wait_for_closing
@@ -30,6 +34,72 @@ from crawler_lifecycle.model.naming import flow_workflow_id
 CHANGES = docs.stream_answer(
     'event: flow\ndata: {"status":{"id":"nightly-2026-11-22","state":"executing"},"is_over":false,"jobs":[]}\n\n'
 )
+router = APIRouter(prefix="/v1/flows", tags=["flows"])
+Flow = Annotated[str, Path(max_length=LONGEST_NAME, description="id of the flow")]
+MOST_PATHS = 200  # jobs in a request, whose address would be too long otherwise
+Job = Annotated[str, Query(min_length=1, max_length=LONGEST_PATH, description="path of the job, such as `sites/de`")]
+Below = Annotated[
+    list[Annotated[str, Field(max_length=LONGEST_PATH)]],
+    Query(max_length=MOST_PATHS, description="only the jobs with these paths, and all jobs of these sub-workflows"),
+]
+Explained = Annotated[
+    str | None,
+    Query(min_length=1, max_length=LONGEST_PATH, description="path of a job or sub-workflow; default: the whole flow"),
+]
+
+
+class FlowBody(FlowDefinition):
+    """A flow's definition: crawls, approvals, and steps by the names of their functions."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=False)  # `definitions` reads the parts strictly
+
+
+class AppendBody(FlowRequest):
+    """Members to add to an open flow."""
+
+    model_config = ConfigDict(strict=False)
+    key: Label = Field(description="chosen by the client: a second request with the same key adds nothing")
+    group: Annotated[str, Field(max_length=LONGEST_NAME * 20)] = Field(
+        default="", description="path of the sub-workflow that receives the members; empty: the flow's top level"
+    )
+    fragment: Fragment = Field(description="groups and members, with paths relative to `group`")
+
+
+class FlowPage(Message):
+    flows: list[FlowSummary]
+    next: str | None = Field(description="cursor of the next page; none: this is the last page")
+
+
+class FlowView(Message):
+    """A flow with its sub-workflows and its timeline, without its jobs."""
+
+    flow: FlowSummary
+    status: FlowStatus
+    timeline: list[FlowLine]
+    managers: list[ManagerStatus] = Field(default=[], description="the flow's crawl managers, with their numbers")
+    temporal_url: str | None = Field(
+        default=None, description="address of the flow's workflow in Temporal's Web UI; none: the UI is not configured"
+    )
+
+
+class MemberPage(Message):
+    jobs: list[MemberRecord]
+    total: int = Field(description="number of the jobs that fit the filters")
+    next: int | None = Field(description="`first` of the next page; none: this is the last page")
+
+
+class Results(Message):
+    results: dict[str, Any] = Field(description="recorded results by path, nested for sub-workflows")
+    context: dict[str, Any] | None = Field(description="context values of the flow; none: no context was given")
+
+
+class AttemptList(Message):
+    attempts: list[AttemptRecord] = Field(description="the member's attempts over all generations, the first one first")
+
+
+class Picture(Message):
+    format: PictureFormat
+    graph: str
 
 
 class HasFlows(ForCallers, Protocol):
@@ -41,19 +111,6 @@ class HasFlows(ForCallers, Protocol):
 
 FlowsApi: TypeAlias = ApiState[HasFlows]
 CurrentApi = Annotated[FlowsApi, Depends(api_state)]
-router = APIRouter(prefix="/v1/flows", tags=["flows"])
-Flow = Annotated[str, Path(max_length=LONGEST_NAME, description="id of the flow")]
-MOST_PATHS = 200  # jobs in a request, whose address would be too long otherwise
-Job = Annotated[str, Query(min_length=1, max_length=LONGEST_PATH, description="path of the job, such as `sites/de`")]
-Below = Annotated[
-    list[Annotated[str, Field(max_length=LONGEST_PATH)]],
-    Query(max_length=MOST_PATHS, description="only the jobs with these paths, and all jobs of these sub-workflows"),
-]
-
-Explained = Annotated[
-    str | None,
-    Query(min_length=1, max_length=LONGEST_PATH, description="path of a job or sub-workflow; default: the whole flow"),
-]
 
 
 @router.get("", dependencies=READING)
@@ -84,7 +141,7 @@ def list_flows(
             max_length=LONGEST_NAME, description="only flows older than the flow with this id; a cursor takes its place"
         ),
     ] = None,
-) -> messages.FlowPage:
+) -> FlowPage:
     """Return the flows, newest first."""
     list_name = f"{api.control.context.store.records.installation()}:flows:{state}:{family}:{attention}:{search}"
     if cursor is not None:
@@ -100,7 +157,7 @@ def list_flows(
         attention=attention,
     )
     next_cursor = make_cursor(page[limit - 1].uid, list_name) if len(page) > limit else None
-    return messages.FlowPage(flows=list(page[:limit]), next=next_cursor)
+    return FlowPage(flows=list(page[:limit]), next=next_cursor)
 
 
 @router.get(
@@ -117,13 +174,11 @@ def list_jobs(
     ] = [],  # noqa: B006
     first: Annotated[int, Query(ge=0, le=1 << 31, description="number of the first job")] = 0,
     limit: Annotated[int, Query(ge=1, le=1000, description="largest number in the answer")] = 100,
-) -> messages.MemberPage:
+) -> MemberPage:
     """Return the jobs of a flow by number."""
     members = api.control.flows.members(flow, job or None, states=state or None)
     page = [member for member in members if member.number >= first]
-    return messages.MemberPage(
-        jobs=page[:limit], total=len(members), next=page[limit].number if len(page) > limit else None
-    )
+    return MemberPage(jobs=page[:limit], total=len(members), next=page[limit].number if len(page) > limit else None)
 
 
 @router.get(
@@ -131,9 +186,9 @@ def list_jobs(
     dependencies=READING,
     responses=problems(_404=docs.NO_FLOW_OR_JOB),
 )
-def list_attempts(api: CurrentApi, flow: Flow, job: Job) -> messages.AttemptList:
+def list_attempts(api: CurrentApi, flow: Flow, job: Job) -> AttemptList:
     """Return the attempts of a job, with the errors of steps and the runs of crawls."""
-    return messages.AttemptList(attempts=list(api.control.flows.attempts(flow, job)))
+    return AttemptList(attempts=list(api.control.flows.attempts(flow, job)))
 
 
 @router.get(
@@ -141,13 +196,13 @@ def list_attempts(api: CurrentApi, flow: Flow, job: Job) -> messages.AttemptList
     dependencies=READING_RESULTS,
     responses=problems(_404=docs.NO_FLOW_OR_JOB),
 )
-def get_results(api: CurrentApi, flow: Flow, job: Below = []) -> messages.Results:  # noqa: B006
+def get_results(api: CurrentApi, flow: Flow, job: Below = []) -> Results:  # noqa: B006
     """Return recorded results. Needs the scope `results`, since results are data of the flow's author."""
     if job:
         api.control.flows.members(flow, job)  # NotFound without such a job
     results = api.control.flows.results(flow, job or None)
     content = {"results": untagged(results), "context": untagged(api.control.flows.context(flow))}
-    return messages.Results.model_validate(content)
+    return Results.model_validate(content)
 
 
 @router.get(
@@ -170,9 +225,9 @@ def get_graph(
     flow: Flow,
     format: Annotated[PictureFormat, Query(description="language of the picture")] = PictureFormat.MERMAID,  # noqa: A002
     states: Annotated[bool, Query(description="with the colours of states, in Mermaid")] = True,
-) -> messages.Picture:
+) -> Picture:
     """Return the flow as a picture for Mermaid or Graphviz."""
-    return messages.Picture(format=format, graph=picture(api.control.flows.workflow(flow), format, states=states))
+    return Picture(format=format, graph=picture(api.control.flows.workflow(flow), format, states=states))
 
 
 @router.get(
@@ -191,11 +246,11 @@ async def follow_flow(api: CurrentApi, caller: Caller, flow: Flow) -> StreamingR
 
 
 @router.get("/{flow:path}", dependencies=READING, responses=problems(_404=docs.NO_FLOW))
-def get_flow(api: CurrentApi, flow: Flow) -> messages.FlowView:
+def get_flow(api: CurrentApi, flow: Flow) -> FlowView:
     """Return a flow with its counts, its sub-workflows and its timeline."""
     status = api.control.flows.status(flow)  # NotFound without such a flow
     (summary,) = api.control.flows.list(limit=1, ids=[flow])
-    return messages.FlowView(
+    return FlowView(
         flow=summary,
         status=status,
         timeline=list(api.control.flows.lines(flow)),

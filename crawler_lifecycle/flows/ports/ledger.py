@@ -1,6 +1,6 @@
 """Ports for the writers of a flow: its supervisor, people and programs at its doors, and announcers of its ends.
 
-The supervisor's port has the ledger with its rows, and the starts and stops of crawls.
+Commands for flows need the doors, the items of crawl managers, and the records for readers.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -9,16 +9,24 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Protocol
 
-from crawler_lifecycle.flows.model.answers import LeftOut
+from crawler_lifecycle.flows.model.manager_records import ItemAttempt, ItemRecord, ItemSums, ManagerStatus, OutputLine
+from crawler_lifecycle.flows.model.records import LeftOut
 from crawler_lifecycle.flows.model.requests import (
+    ALL_ITEMS,
+    AddItems,
     AppendMembers,
     ApproveMember,
+    CancelItems,
     CancelMembers,
     GraftMembers,
     HoldFlow,
+    ItemFilter,
     PushFlow,
+    RetryItems,
     RetryMembers,
 )
+from crawler_lifecycle.flows.model.turns import Counts
+from crawler_lifecycle.flows.ports.records import FlowRecords
 from crawler_lifecycle.flows.rules.ends import AttemptEnd
 from crawler_lifecycle.flows.rules.messages import (
     AttemptRef,
@@ -32,7 +40,7 @@ from crawler_lifecycle.flows.rules.messages import (
 )
 from crawler_lifecycle.model.flow_announcements import FlowEnd
 from crawler_lifecycle.model.requests import RunRequest
-from crawler_lifecycle.runs.ports.runs import SupervisorExecution
+from crawler_lifecycle.runs.ports.runs import RunStore, SupervisorExecution
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,3 +193,49 @@ class FlowEnds(Protocol):
 
         `after`: the last uid on the previous page.
         """
+
+
+class ManagerDoors(Protocol):
+    """Requests for managers' items, and readings of the items. `flow` is the flow's id.
+
+    Each request is one transaction. NotFound without such a flow, BadInput without such a manager.
+    """
+
+    def add_items(self, flow: str, request: AddItems) -> DoorAnswer:
+        """Add items after the delayed items. Conflict if the manager has ended."""
+
+    def retry_items(self, flow: str, request: RetryItems) -> DoorAnswer:
+        """Give settled items another attempt. Conflict for the moment between a manager's close and its step's end."""
+
+    def cancel_items(self, flow: str, request: CancelItems) -> DoorAnswer: ...
+
+    def items(self, flow: str, chosen: ItemFilter = ALL_ITEMS, *, after: int = 0, limit: int) -> list[ItemRecord]:
+        """Return a page with items, by number. `after`: the last number on the previous page."""
+
+    def statuses(self, flow: str) -> list[ManagerStatus]:
+        """Return the flow's managers in their order; an empty list for a flow without a manager."""
+
+    def sums(self, flow_uids: Collection[str]) -> Mapping[str, ItemSums]:
+        """Return the sums over the items of all managers by flow. Flows without a manager that began are left out."""
+
+    def item_attempts(self, flow: str, number: int, manager: str | None = None) -> list[ItemAttempt]:
+        """Return the item's attempts in their order. NotFound for an unknown item."""
+
+    def output(self, flow: str, manager: str | None = None) -> list[OutputLine]:
+        """Return the last lines that the manager's object has printed or logged."""
+
+    def item_counts(self, flow: str, manager: str | None = None) -> Counts: ...
+
+    def runs_under_way(self, flow: str) -> list[int]:
+        """Return the RunIDs of all crawls under way of the flow's managers."""
+
+
+class FlowStore(RunStore, Protocol):
+    @property
+    def flow_doors(self) -> FlowDoors: ...
+
+    @property
+    def flow_records(self) -> FlowRecords: ...
+
+    @property
+    def manager_doors(self) -> ManagerDoors: ...

@@ -9,7 +9,7 @@ from pydantic import JsonValue
 
 from crawler_lifecycle.flows.model.definition import MemberDefinition
 from crawler_lifecycle.flows.rules.rows import FlowRow, Ledger
-from crawler_lifecycle.flows.rules.tallies import Tallies
+from crawler_lifecycle.flows.rules.summary import Tallies
 from crawler_lifecycle.model.flow_states import EndKind, FlowState, MemberState
 
 

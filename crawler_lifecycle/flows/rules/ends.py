@@ -1,21 +1,67 @@
-"""Attempts' ends: the meaning for the member, and whether another attempt follows."""
+"""Ends of attempts and runs: the meaning for the member, and whether another attempt follows.
 
-from dataclasses import dataclass, replace
+One rule for graphs, for crawl managers and for the audit ends an attempt whose workflow has ended without a run.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from crawler_lifecycle.base.pacing import Backoff
 from crawler_lifecycle.flows.rules.rows import MemberRow
 from crawler_lifecycle.flows.rules.words import (
+    ARCHIVE,
     BY_ITSELF,
     FINAL_FAILURES,
     RETRY_PAUSE,
     SNOOZED,
+    STOPPED,
     by_outcome,
     snoozed_seconds,
 )
 from crawler_lifecycle.model.flow_retrying import RetryPolicy, RetryRule
-from crawler_lifecycle.model.flow_states import EndKind, MemberState
+from crawler_lifecycle.model.flow_states import EndKind, MemberState, Ready
 from crawler_lifecycle.model.outcome_words import FINISHED
+from crawler_lifecycle.model.reasons import BY_A_STOP
+from crawler_lifecycle.model.states import RunStatus, TaskStatus
+from crawler_lifecycle.model.supervision import WorkflowInfo
+
+NO_WORKFLOW = "missing"  # how Temporal describes a workflow without a start
+REFUSED = "refused"  # outcome word for an attempt whose request can never become a run
+# outcome words by the workflow's end; any other end is unknown
+WORDS = {"failed": REFUSED, "canceled": "cancelled", "terminated": "terminated", "timed_out": "timed_out"}
+UNKNOWN = "unknown"
+WITHOUT_RUN = frozenset({*WORDS.values(), UNKNOWN})  # outcome words for attempts that never made a run
+IN_WORDS = {
+    "failed": "its workflow was ended by a failure",
+    "timed_out": "its workflow was ended by a time limit",
+    "canceled": "its workflow was cancelled",
+    "completed": "its workflow has completed, and the database has lost its run",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why an attempt has no run, and never gets a run."""
+
+    problem: str
+    outcome: str = REFUSED
+
+
+def is_missing(workflow: WorkflowInfo) -> bool:
+    """Return whether the workflow has to be started: Temporal knows no such workflow."""
+    return workflow.end == NO_WORKFLOW and not workflow.problem
+
+
+def refusal(workflow: WorkflowInfo, failure: str | None) -> Refusal | None:
+    """Return the refusal by a workflow that closed before it made a run; None for an open or missing workflow.
+
+    A start under the same id would not repeat a closed workflow. `failure`: the message with which the workflow failed.
+    """
+    if workflow.is_open or workflow.problem or workflow.end in ("", NO_WORKFLOW):
+        return None
+    outcome = WORDS.get(workflow.end, UNKNOWN)
+    return Refusal(failure or IN_WORDS.get(workflow.end, f"its workflow was {workflow.end}"), outcome)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,4 +161,76 @@ def _pause(row: MemberRow, rule: RetryRule | None) -> timedelta:
 def _final(row: MemberRow, state: MemberState, end: AttemptEnd, reason: str | None) -> MemberRow:
     return row._replace(
         state=state, cause=None, reason=reason, outcome=end.outcome, since=end.at, due=None, ended_at=end.at
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class RunSeen:
+    """A run as its rows show it. The same sight may come again, and an older sight may come late."""
+
+    number: int  # of the member
+    attempt: int
+    status: RunStatus
+    end: int  # the run's last end if the run is over, and the next end if not
+    at: datetime  # time when the run ended, or was reopened
+    reason: str | None = None
+    outcome: str | None = None
+    archived: bool = False  # whether the end's archive is ready
+    tasks: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TasksSeen:
+    """Ends of a crawl's tasks. Needed only for crawls with dependents on single tasks."""
+
+    number: int
+    generation: int  # the attempt's generation
+    ends: Mapping[int, TaskStatus] = field(default_factory=dict)
+
+
+def after_sight(row: MemberRow, seen: RunSeen) -> MemberRow:
+    """Return the member's row after a sight."""
+    if seen.attempt != row.attempt or seen.end <= row.end:
+        return row
+    if row.end and not row.in_flight:  # the sight may be the first after the run was reopened
+        row = _reopened(row, seen)
+    if not seen.status.is_over:
+        return row
+    if row.in_flight and _waits_for_archive(row, seen):
+        return row if row.cause == ARCHIVE else row._replace(cause=ARCHIVE, outcome=seen.outcome)
+    return after_end(row, as_end(seen))
+
+
+def _waits_for_archive(row: MemberRow, seen: RunSeen) -> bool:
+    is_executing = row.state is MemberState.EXECUTING and seen.status is RunStatus.COMPLETED
+    if seen.outcome is not None and names(row.retry, seen.outcome):
+        return False  # the member does not complete with this end
+    return is_executing and row.ready is Ready.ARCHIVED and not seen.archived
+
+
+def as_end(seen: RunSeen) -> AttemptEnd:
+    """Return the attempt's end for a run that is over."""
+    if seen.status is RunStatus.COMPLETED:
+        kind, reason = EndKind.COMPLETED, seen.reason
+    elif seen.reason in BY_A_STOP:
+        kind, reason = EndKind.CANCELLED, STOPPED
+    else:
+        kind, reason = EndKind.FAILED, seen.reason
+    return AttemptEnd(seen.number, seen.attempt, kind, seen.at, seen.outcome, reason, seen.end)
+
+
+def _reopened(row: MemberRow, seen: RunSeen) -> MemberRow:
+    """Return the row after the run was reopened: the same attempt executes again."""
+    if row.attempt_generation != row.generation:
+        return row  # a retry has replaced the attempt
+    return row._replace(
+        state=MemberState.EXECUTING,
+        in_flight=True,
+        terminate=True,
+        cause=None,
+        reason=None,
+        outcome=None,
+        since=seen.at,
+        due=None,
+        ended_at=None,
     )

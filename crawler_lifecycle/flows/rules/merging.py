@@ -10,15 +10,29 @@ from datetime import datetime
 from crawler_lifecycle.base.limits import LARGEST_CONTEXT
 from crawler_lifecycle.base.names import ROOT, joined
 from crawler_lifecycle.errors import BadInput, Conflict, Fenced, NotFound
-from crawler_lifecycle.flows.model.definition import FlowDefinition, Fragment, GroupDefinition, MemberDefinition
-from crawler_lifecycle.flows.model.needs import Need
+from crawler_lifecycle.flows.model.definition import (
+    FlowDefinition,
+    Fragment,
+    GroupDefinition,
+    ManagerWork,
+    MemberDefinition,
+    Need,
+    StepWork,
+)
 from crawler_lifecycle.flows.model.requests import AppendMembers, GraftMembers
 from crawler_lifecycle.flows.model.values import check_encoded
-from crawler_lifecycle.flows.model.work import ManagerWork, StepWork
-from crawler_lifecycle.flows.rules.checking import check_fragment, check_whole
-from crawler_lifecycle.flows.rules.compiling import Numbers, fingerprint, group_row, member_row, route_of, within
+from crawler_lifecycle.flows.rules.compiling import (
+    Numbers,
+    check_fragment,
+    check_whole,
+    fingerprint,
+    group_row,
+    member_row,
+    route_of,
+    within,
+)
 from crawler_lifecycle.flows.rules.rows import FlowRow, GroupRow, Ledger, MemberRow, ancestors
-from crawler_lifecycle.flows.rules.standing import standing
+from crawler_lifecycle.flows.rules.states import standing
 from crawler_lifecycle.model.flow_states import FlowState, GroupGrowth, MemberState
 from crawler_lifecycle.model.naming import route_parts
 

@@ -14,8 +14,7 @@ from pydantic import Base64UrlBytes, BeforeValidator, Field, PlainSerializer, Ty
 
 from crawler_lifecycle.base.base import Message
 from crawler_lifecycle.flows.model.definition import FlowDefinition
-from crawler_lifecycle.flows.rules.crawls import RunSeen, TasksSeen
-from crawler_lifecycle.flows.rules.ends import AttemptEnd
+from crawler_lifecycle.flows.rules.ends import AttemptEnd, RunSeen, TasksSeen
 from crawler_lifecycle.flows.rules.rows import FlowRow, GroupRow, MemberRow
 from crawler_lifecycle.model.flow_states import FlowState
 

@@ -1,11 +1,31 @@
-"""Plans: the next acts for a flow, as the planner hands them to a supervisor."""
+"""Plans: the next acts for a flow, as the planner hands them to a supervisor, and rows older than these acts.
 
+A host or an activity records an attempt only if no door came since the plan of the start. So a row without the
+attempt, read after a later door, proves that the start never happens: the member's stored row counts, and the planner
+may start the member anew. Without a later door the same row proves nothing, since the start may still come.
+"""
+
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
 from crawler_lifecycle.flows.rules.rows import GroupRow, MemberRow
 from crawler_lifecycle.model.flow_retrying import RetryRule
-from crawler_lifecycle.model.flow_states import FlowState
+from crawler_lifecycle.model.flow_states import FlowState, MemberState
+
+
+def is_outdated(read: MemberRow, known: MemberRow) -> bool:
+    """Return whether the row is older than the known row."""
+    return _age(read) < _age(known)
+
+
+def _age(row: MemberRow) -> tuple[int, int, int, int]:
+    """Return a key that grows while a member continues. States by dependencies do not count."""
+    if row.state.is_unstarted or row.is_cancelled_by_dependency:
+        progress = 0
+    else:
+        progress = 1 if row.state is MemberState.EXECUTING else 2
+    return row.generation, row.attempt, row.end, progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,3 +64,66 @@ class Plan:
     @property
     def is_empty(self) -> bool:
         return not (self.changes or self.groups or self.starts or self.stops or self.flow_state)
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A start. `door`: number of the last door before its plan. `was`: the member's row before the start."""
+
+    start: AttemptStart
+    door: int
+    was: MemberRow
+
+
+class Unconfirmed:
+    """Starts by member, until the attempt is seen as recorded or refused."""
+
+    def __init__(self) -> None:
+        self._pending: dict[int, Pending] = {}
+
+    def add(self, start: AttemptStart, door: int, was: MemberRow) -> None:
+        self._pending[start.number] = Pending(start, door, was)
+
+    def find(self, number: int, attempt: int) -> Pending | None:
+        """Return the unconfirmed start of the attempt; None without such a start."""
+        pending = self._pending.get(number)
+        return pending if pending is not None and pending.start.attempt == attempt else None
+
+    def confirm(self, number: int, attempt: int) -> None:
+        """Note that the attempt is recorded."""
+        if self.find(number, attempt):
+            del self._pending[number]
+
+    def refuse(self, number: int, attempt: int, door: int) -> bool:
+        """Note that a start with this door was refused. Return False if the start was planned anew after the door."""
+        pending = self.find(number, attempt)
+        if pending is None or pending.door > door:
+            return False
+        del self._pending[number]
+        return True
+
+    def door_of(self, number: int, default: int) -> int:
+        pending = self._pending.get(number)
+        return default if pending is None else pending.door
+
+    def clear(self) -> None:
+        self._pending.clear()
+
+    @property
+    def numbers(self) -> Iterable[int]:
+        """The members to read with the next news."""
+        return self._pending.keys()
+
+    def has_outdated(self, door: int) -> bool:
+        """Return whether a start was planned before the door."""
+        return any(pending.door < door for pending in self._pending.values())
+
+    def without_undecided(self, rows: Iterable[MemberRow], door: int) -> list[MemberRow]:
+        """Return the rows that decide about their member's start. Decided starts count no more."""
+        decisive = []
+        for row in rows:
+            pending = self._pending.get(row.number)
+            if pending is None or row.attempt >= pending.start.attempt or door > pending.door:
+                self._pending.pop(row.number, None)
+                decisive.append(row)
+        return decisive

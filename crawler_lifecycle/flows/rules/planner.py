@@ -12,14 +12,11 @@ from datetime import datetime
 from heapq import heappop, heappush
 from itertools import islice
 
-from crawler_lifecycle.flows.rules.crawls import RunSeen, TasksSeen, after_sight
-from crawler_lifecycle.flows.rules.ends import AttemptEnd, after_end, rule_before
+from crawler_lifecycle.flows.rules.ends import AttemptEnd, RunSeen, TasksSeen, after_end, after_sight, rule_before
 from crawler_lifecycle.flows.rules.network import FAILURES, REFUSED, Node
-from crawler_lifecycle.flows.rules.news import is_outdated
-from crawler_lifecycle.flows.rules.plan import AttemptStart, MemberChange, Plan
+from crawler_lifecycle.flows.rules.plan import AttemptStart, MemberChange, Plan, is_outdated
 from crawler_lifecycle.flows.rules.rows import TOP, FlowRow, GroupRow, Ledger, MemberRow
-from crawler_lifecycle.flows.rules.standing import after_pause, ended, released, started, suspended
-from crawler_lifecycle.flows.rules.states import final_state
+from crawler_lifecycle.flows.rules.states import after_pause, ended, final_state, released, started, suspended
 from crawler_lifecycle.flows.rules.turns import Turns
 from crawler_lifecycle.flows.rules.wiring import Wiring, ignored_by
 from crawler_lifecycle.flows.rules.words import APPROVAL_TIMEOUT, DRAINED, REJECTED, by_dependency

@@ -8,10 +8,17 @@ from pydantic import JsonValue
 
 from crawler_lifecycle.base.limits import LARGEST_ARGUMENTS
 from crawler_lifecycle.errors import BadInput
-from crawler_lifecycle.flows.model.definition import MemberDefinition
+from crawler_lifecycle.flows.model.definition import (
+    ApprovalWork,
+    CallForm,
+    CrawlWork,
+    ManagerWork,
+    MemberDefinition,
+    StepWork,
+    Work,
+)
 from crawler_lifecycle.flows.model.records import TaskReceipt
 from crawler_lifecycle.flows.model.values import TAG, check_encoded
-from crawler_lifecycle.flows.model.work import ApprovalWork, CallForm, CrawlWork, ManagerWork, StepWork, Work
 from crawler_lifecycle.flows.rules.ends import rule_before
 from crawler_lifecycle.flows.rules.rows import MemberRow, Target
 from crawler_lifecycle.model.flow_retrying import RetryRule

@@ -1,19 +1,139 @@
-"""Slices: several steps for a host in a single activity.
+"""Slices: several steps for a host in a single activity, and the steps that the host starts right after these steps.
 
-A slice saves an activity for every step, but its answer comes when all its steps have ended, and a single host has all
-steps.
-So steps go one by one if they are few or slow, or have dependents of their own.
+A follower saves the way to the supervisor and back. The planner alone decides which steps may follow: a follower's
+dependencies are steps before the follower in the same host, or have ended for good. Only a door can change a
+dependency, and the host starts no follower after a door.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
 
+from crawler_lifecycle.flows.rules.messages import AttemptRef, FollowingStep
+from crawler_lifecycle.flows.rules.network import OPEN, Node
 from crawler_lifecycle.flows.rules.planner import Planner
+from crawler_lifecycle.flows.rules.rows import MemberRow
+from crawler_lifecycle.flows.rules.wiring import ignored_by
+from crawler_lifecycle.model.flow_states import MemberKind, MemberState
 
+MOST_FOLLOWERS = 50
+MOST_CHARACTERS = 8_000  # in the followers' routes, for a small activity
+MOST_BEFORE = 1_000  # dependencies whose completions are compared
+MOST_AT_ONCE = 4  # after a step: more steps are for several hosts
 MOST_IN_A_SLICE = 50
 FEWEST_IN_A_SLICE = 8
 SLICES = 8  # several hosts share a group's steps
 SLOW_SECONDS = 1.0  # mean time in a function
+
+
+def followers(planner: Planner, number: int) -> tuple[FollowingStep, ...]:
+    """Return the followers for the member's present attempt, in the order for their starts.
+
+    A member with a dependent for the supervisor has no followers: the dependent would wait for the followers.
+    """
+    first = planner.rows[number]
+    if planner.turns.has_limit(first.group):
+        return ()
+    chosen: list[int] = []
+    waiting = deque([number])
+    awaited: set[int] = set()
+    while waiting:
+        current = waiting.popleft()
+        new = _followers_of(planner, planner.rows[current], {number, *chosen})
+        if new is None or not _fit(planner, [*chosen, *new]):
+            awaited.add(current)
+        else:
+            chosen += new
+            waiting += new
+    return tuple(
+        _follower(planner, following, {number, *chosen}, is_awaited=following in awaited) for following in chosen
+    )
+
+
+def completed_before(planner: Planner, numbers: Iterable[int]) -> Collection[int]:
+    """Return the completed steps that the members depend on, also by way of groups, quorums and approvals.
+
+    A step's end is stored before the supervisor knows the end. Without the record, the database has lost its last
+    writes, and a dependent would see no result.
+    """
+    rows = (planner.rows[source] for source in islice(_sources(planner, numbers), MOST_BEFORE))
+    return sorted(row.number for row in rows if row.kind is MemberKind.STEP and row.state is MemberState.COMPLETED)
+
+
+def _sources(planner: Planner, numbers: Iterable[int]) -> Iterator[int]:
+    """Yield the steps and crawls that the members depend on, each once."""
+    waiting = deque(planner.node(number) for number in numbers)
+    known = set(waiting)
+    while waiting:
+        for source in waiting.popleft().inputs:
+            if source in known:
+                continue
+            known.add(source)
+            if source.member is None or planner.rows[source.member].kind is MemberKind.APPROVAL:
+                waiting.append(source)
+            else:
+                yield source.member
+
+
+def _fit(planner: Planner, numbers: Collection[int]) -> bool:
+    characters = sum(len(planner.rows[number].route) for number in numbers)
+    return len(numbers) <= MOST_FOLLOWERS and characters <= MOST_CHARACTERS
+
+
+def _followers_of(planner: Planner, row: MemberRow, known: Collection[int]) -> list[int] | None:
+    """Return the unknown dependents in an order for their starts; None if a dependent cannot follow."""
+    node = planner.node(row.number)
+    own_end = planner.wiring.end(row.group)  # stays open, since all followers are in the group
+    if node.watchers or len(node.outputs) > MOST_AT_ONCE + 1:
+        return None
+    dependents = {output.member for output in node.outputs if output is not own_end}
+    if None in dependents:
+        return None
+    together, new = set(known), list[int]()
+    for number in sorted(number for number in dependents if number is not None and number not in known):
+        if not _may_follow(planner, planner.rows[number], row, together):
+            return None
+        together.add(number)
+        new.append(number)
+    return new
+
+
+def _may_follow(planner: Planner, row: MemberRow, before: MemberRow, known: Collection[int]) -> bool:
+    node = planner.node(row.number)
+    is_step = row.kind is MemberKind.STEP and _hosts(row) == _hosts(before)
+    is_new = row.state is MemberState.SUSPENDED and not row.in_flight and row.tries == 0
+    if not (is_step and is_new and row.group == before.group and row.start_at is None):
+        return False
+    if node.open > len(known):  # the number of looks would grow with the square of the dependencies
+        return False
+    return not node.unignored(ignored_by(row)) and all(_is_certain(planner, source, known) for source in node.inputs)
+
+
+def _is_certain(planner: Planner, source: Node, known: Collection[int]) -> bool:
+    """Return whether the dependency is among the known members, or has ended for good.
+
+    A run may be reopened. Then a crawl is open again, and so are the members that its end has cancelled.
+    """
+    if source.member is None or source.member in known:
+        return source.member is not None
+    row = planner.rows[source.member]
+    return not source.value & OPEN and row.kind is not MemberKind.CRAWL and not row.is_cancelled_by_dependency
+
+
+def _hosts(row: MemberRow) -> str:
+    """Return the queue and the module: these choose the step's hosts."""
+    return row.route.rpartition("|")[0]
+
+
+def _follower(planner: Planner, number: int, known: Collection[int], *, is_awaited: bool) -> FollowingStep:
+    row = planner.rows[number]
+    sources: Iterable[int | None] = {source.member for source in planner.node(number).inputs}
+    return FollowingStep(
+        start=AttemptRef(number=number, generation=row.generation, attempt=row.attempt + 1),
+        route=row.route,
+        after=tuple(sorted(source for source in sources if source is not None and source in known)),
+        is_awaited=is_awaited,
+    )
 
 
 class Slices:

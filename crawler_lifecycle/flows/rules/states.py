@@ -1,11 +1,74 @@
-"""Flows' states from their members' states, and the words for users from Chancy."""
+"""States: an unstarted member's by its needs and start time, a flow's by its members, and Chancy's words."""
 
 from collections.abc import Mapping
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 from crawler_lifecycle.flows.rules.ends import AttemptEnd, after_end
-from crawler_lifecycle.flows.rules.rows import MemberRow
-from crawler_lifecycle.model.flow_states import FlowState, MemberState
+from crawler_lifecycle.flows.rules.rows import GroupRow, MemberRow, ancestors
+from crawler_lifecycle.flows.rules.words import APPROVAL, DEPENDENCIES, TIME
+from crawler_lifecycle.model.flow_states import FlowState, GroupGrowth, MemberKind, MemberState
+
+
+def released(row: MemberRow, now: datetime) -> MemberRow:
+    """Return the row for a member with satisfied needs."""
+    if row.start_at is not None and row.start_at > now:
+        return _unstarted(row, MemberState.SCHEDULED, TIME, now, row.start_at)
+    if row.kind is MemberKind.APPROVAL:
+        wait = None if row.timeout_seconds is None else now + timedelta(seconds=row.timeout_seconds)
+        return _unstarted(row, MemberState.AVAILABLE, APPROVAL, now, wait)
+    return _unstarted(row, MemberState.AVAILABLE, None, now, None)
+
+
+def after_pause(row: MemberRow, now: datetime) -> MemberRow:
+    """Return the row for a member after the pause before its next attempt."""
+    return _unstarted(row, MemberState.AVAILABLE, None, now, None)
+
+
+def suspended(row: MemberRow, now: datetime) -> MemberRow:
+    return _unstarted(row, MemberState.SUSPENDED, DEPENDENCIES, now, None)
+
+
+def standing(row: MemberRow, groups: Mapping[int, GroupRow], now: datetime) -> MemberRow:
+    """Return a new or retried member's row: suspended if the member has needs, released if not."""
+    return suspended(row, now) if has_needs(row, groups) else released(row, now)
+
+
+def has_needs(row: MemberRow, groups: Mapping[int, GroupRow]) -> bool:
+    """Return whether the member, or a group around the member, has needs."""
+    return bool(row.needs) or any(
+        groups[number].needs or groups[number].growth is GroupGrowth.GRAFT for number in ancestors(groups, row.group)
+    )
+
+
+def ended(row: MemberRow, state: MemberState, reason: str | None, now: datetime) -> MemberRow:
+    """Return the row for a member's end without an attempt's end."""
+    return row._replace(state=state, cause=None, reason=reason, since=now, due=None, ended_at=now)
+
+
+def started(row: MemberRow, attempt: int, now: datetime) -> MemberRow:
+    """Return the row with its next attempt under way."""
+    return row._replace(
+        state=MemberState.EXECUTING,
+        cause=None,
+        reason=None,
+        outcome=None,
+        since=now,
+        due=None,
+        attempt=attempt,
+        attempt_generation=row.generation,
+        tries=row.tries + 1,
+        in_flight=True,
+        terminate=True,
+        end=0,
+        started_at=row.started_at or now,
+    )
+
+
+def _unstarted(row: MemberRow, state: MemberState, cause: str | None, now: datetime, due: datetime | None) -> MemberRow:
+    if row.state is state and row.cause == cause and (row.due == due or state is MemberState.AVAILABLE):
+        return row
+    return row._replace(state=state, cause=cause, reason=None, since=now, due=due, ended_at=None)
 
 
 class StepState(StrEnum):

@@ -9,10 +9,10 @@ from sqlalchemy import Connection, Row, insert, select, update
 from crawler_lifecycle.database.flow_schema import flow_appends, flows
 from crawler_lifecycle.database.texts import is_text
 from crawler_lifecycle.errors import NotFound
-from crawler_lifecycle.flows.model.answers import LeftOut
+from crawler_lifecycle.flows.model.records import LeftOut
 from crawler_lifecycle.flows.model.requests import FlowRequest
 from crawler_lifecycle.flows.ports.ledger import DoorAnswer
-from crawler_lifecycle.flows.rules.cancelling import Effect
+from crawler_lifecycle.flows.rules.interventions import Effect
 from crawler_lifecycle.flows.rules.merging import Merged
 from crawler_lifecycle.flows.rules.rows import FlowRow, Ledger
 from crawler_lifecycle.flows.store.locks import OnFlows, add_line

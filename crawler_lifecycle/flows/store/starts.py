@@ -14,7 +14,7 @@ from crawler_lifecycle.flows.rules.ends import rule_before
 from crawler_lifecycle.flows.rules.messages import AttemptRef
 from crawler_lifecycle.flows.rules.requesting import arguments_of_attempt, memory_after
 from crawler_lifecycle.flows.rules.rows import MemberRow
-from crawler_lifecycle.flows.rules.standing import started
+from crawler_lifecycle.flows.rules.states import started
 from crawler_lifecycle.flows.store.locks import locking, without_index
 from crawler_lifecycle.flows.store.reading import OF_FLOW
 from crawler_lifecycle.flows.store.rows import READ_MEMBER, member_row, members

@@ -14,8 +14,7 @@ from crawler_lifecycle.flows.ports.claims import AttemptKey, StepEnd
 from crawler_lifecycle.flows.rules.ends import AttemptEnd, after_end
 from crawler_lifecycle.flows.rules.rows import MemberRow
 from crawler_lifecycle.flows.store.locks import OnFlows
-from crawler_lifecycle.flows.store.reading import read_members
-from crawler_lifecycle.flows.store.sights import attempt_end
+from crawler_lifecycle.flows.store.reading import attempt_end, read_members
 from crawler_lifecycle.flows.store.starts import read_attempts
 from crawler_lifecycle.flows.store.writing import write_states
 from crawler_lifecycle.model.flow_states import EndKind, MemberState

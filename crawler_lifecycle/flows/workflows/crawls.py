@@ -6,7 +6,6 @@ from temporalio import workflow
 
 from crawler_lifecycle.base.ranges import from_ranges, to_ranges
 from crawler_lifecycle.flows.activities.crawls import FlowCrawlActivities
-from crawler_lifecycle.flows.rules.following import completed_before
 from crawler_lifecycle.flows.rules.messages import (
     AttemptRef,
     CheckStarts,
@@ -16,8 +15,8 @@ from crawler_lifecycle.flows.rules.messages import (
     StopAttempts,
 )
 from crawler_lifecycle.flows.rules.plan import AttemptStart
-from crawler_lifecycle.flows.workflows.acts import Bell, FlowAct
-from crawler_lifecycle.flows.workflows.course import Course
+from crawler_lifecycle.flows.rules.slicing import completed_before
+from crawler_lifecycle.flows.workflows.course import Bell, Course, FlowAct
 from crawler_lifecycle.flows.workflows.news import News
 from crawler_lifecycle.model.run_plan import Counted
 from crawler_lifecycle.temporal.options import LOOK, WRITE

@@ -11,7 +11,7 @@ from typing import NoReturn
 from temporalio import workflow
 from temporalio.common import RawValue
 
-from crawler_lifecycle.flows.workflows.acts import Bell
+from crawler_lifecycle.flows.workflows.course import Bell
 from crawler_lifecycle.flows.workflows.supervision import FlowSupervisor, begin
 from crawler_lifecycle.model.flow_states import FlowState
 from crawler_lifecycle.model.flow_supervision import FlowSupervised, SuperviseFlow

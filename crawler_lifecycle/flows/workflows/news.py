@@ -12,8 +12,7 @@ from crawler_lifecycle.base.ranges import to_ranges
 from crawler_lifecycle.flows.activities.flows import FlowActivities
 from crawler_lifecycle.flows.rules.messages import ALL_ROWS, LedgerPage, ReadFlow
 from crawler_lifecycle.flows.rules.rows import GroupRow, MemberRow
-from crawler_lifecycle.flows.workflows.acts import Bell, FlowAct
-from crawler_lifecycle.flows.workflows.course import Course, planner_of
+from crawler_lifecycle.flows.workflows.course import Bell, Course, FlowAct, planner_of
 from crawler_lifecycle.model.flow_states import MemberKind
 from crawler_lifecycle.temporal.options import READ
 

@@ -12,7 +12,7 @@ from temporalio import workflow
 from temporalio.common import RawValue
 from temporalio.exceptions import CancelledError, ChildWorkflowError, FailureError, WorkflowAlreadyStartedError
 
-from crawler_lifecycle.flows.activities.scheduled_flows import ScheduledFlows
+from crawler_lifecycle.flows.activities.flows import ScheduledFlows
 from crawler_lifecycle.flows.rules.messages import FlowOccurrence, PushOccurrence
 from crawler_lifecycle.model.flow_states import FlowState
 from crawler_lifecycle.model.flow_supervision import FlowSupervised, SuperviseFlow

@@ -11,14 +11,12 @@ from temporalio import workflow
 from temporalio.workflow import ActivityConfig, ActivityHandle
 
 from crawler_lifecycle.base.ranges import from_ranges, to_ranges
-from crawler_lifecycle.flows.rules.following import completed_before, followers
 from crawler_lifecycle.flows.rules.messages import AttemptRef, RunSteps, StepsEnded
 from crawler_lifecycle.flows.rules.plan import AttemptStart, MemberChange
 from crawler_lifecycle.flows.rules.planner import Planner
-from crawler_lifecycle.flows.rules.slicing import Slices
-from crawler_lifecycle.flows.rules.standing import released
-from crawler_lifecycle.flows.workflows.acts import Bell
-from crawler_lifecycle.flows.workflows.course import Course
+from crawler_lifecycle.flows.rules.slicing import Slices, completed_before, followers
+from crawler_lifecycle.flows.rules.states import released
+from crawler_lifecycle.flows.workflows.course import Bell, Course
 from crawler_lifecycle.flows.workflows.news import News
 from crawler_lifecycle.model.flow_states import MemberKind
 from crawler_lifecycle.model.naming import steps_queue

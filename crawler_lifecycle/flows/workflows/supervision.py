@@ -7,24 +7,40 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, is_cancelled_exception
 
 from crawler_lifecycle.base.pacing import FIRST_STEADY_LOOK, look_time, next_look
-from crawler_lifecycle.flows.activities.announcements import FlowAnnouncements
-from crawler_lifecycle.flows.activities.flows import FlowActivities
+from crawler_lifecycle.base.words import counted
+from crawler_lifecycle.flows.activities.flows import FlowActivities, FlowAnnouncements
 from crawler_lifecycle.flows.rules.messages import BeginFlow, CancelFlow, FlowBegun, GrowGroup, ReadFlow
-from crawler_lifecycle.flows.rules.plan import AttemptStart, MemberChange, Plan
+from crawler_lifecycle.flows.rules.plan import AttemptStart, MemberChange, Plan, Unconfirmed
+from crawler_lifecycle.flows.rules.planner import Planner
 from crawler_lifecycle.flows.rules.rows import GroupRow
-from crawler_lifecycle.flows.rules.unconfirmed import Unconfirmed
-from crawler_lifecycle.flows.workflows.acts import Bell, FlowAct
-from crawler_lifecycle.flows.workflows.course import Course, planner_of
+from crawler_lifecycle.flows.workflows.course import Bell, Course, FlowAct, Writes, planner_of
 from crawler_lifecycle.flows.workflows.crawls import CrawlStarter, CrawlStopper, StartChecks
-from crawler_lifecycle.flows.workflows.display import FlowDisplay
 from crawler_lifecycle.flows.workflows.news import News, read
 from crawler_lifecycle.flows.workflows.steps import StepStarter
-from crawler_lifecycle.flows.workflows.writes import Writes
 from crawler_lifecycle.model.flow_states import FlowState
 from crawler_lifecycle.model.flow_supervision import SuperviseFlow
 from crawler_lifecycle.model.run_plan import Counted
 from crawler_lifecycle.temporal.in_the_task import at_once
 from crawler_lifecycle.temporal.options import ANNOUNCE, WRITE
+from crawler_lifecycle.temporal.visibility import FLOW_ID, FLOW_STATE
+
+
+class FlowDisplay:
+    """A flow as Temporal's lists and pages show the flow."""
+
+    def __init__(self, flow_id: str, has_attributes: bool) -> None:
+        self._flow_id = flow_id
+        self._has_attributes = has_attributes
+        self._state: FlowState | None = None  # as shown
+
+    def show(self, planner: Planner) -> None:
+        state = planner.flow.state
+        counts = "\n".join(f"- {number} {word}" for word, number in planner.counts.items())
+        workflow.set_current_details(f"**{state}**: {counted(len(planner.rows), 'member')}\n\n{counts}")
+        if self._has_attributes and state is not self._state:
+            attributes = [FLOW_ID.value_set(self._flow_id), FLOW_STATE.value_set(state)]
+            workflow.upsert_search_attributes(attributes if self._state is None else attributes[1:])
+        self._state = state
 
 
 class OwnDoors:

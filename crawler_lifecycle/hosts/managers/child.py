@@ -15,14 +15,13 @@ from queue import SimpleQueue
 from typing import Any, NoReturn
 
 from crawler_lifecycle.errors import NotFound, NotReady, PermanentError
-from crawler_lifecycle.flows.authors.modules import Modules, load
-from crawler_lifecycle.flows.authors.tracebacks import authors_traceback
+from crawler_lifecycle.flows.authors.modules import Modules, authors_traceback, load
 from crawler_lifecycle.flows.model.turns import Begun, Counts, Effects, Intent, Offered, Page, Reaction, Start, Wake
 from crawler_lifecycle.hosts.children import Channel, end_with_children, end_with_parent
 from crawler_lifecycle.hosts.managers.calls import CALLS, PROBLEM
 from crawler_lifecycle.managers.authors.arguments import BadArguments
 from crawler_lifecycle.managers.authors.driving import drive
-from crawler_lifecycle.managers.authors.failures import AuthorsFailure
+from crawler_lifecycle.managers.authors.link import AuthorsFailure
 from crawler_lifecycle.model.manager_items import Job, JobFilter, JobState, Problem, Waiting
 
 

@@ -1,6 +1,7 @@
 """Crawls: a manager's crawls in Temporal. Tasks on the host's event loop send starts and stops, and look after starts.
 
-While Temporal is away, starts wait here: the manager's thread continues with the reactions to ends.
+While Temporal is away, starts wait here: the manager's thread continues with the reactions to ends. Requests against
+the crawler catalogue are refused before their starts are recorded.
 """
 
 import asyncio
@@ -18,7 +19,7 @@ from crawler_lifecycle.clusters.ports import Deployer
 from crawler_lifecycle.delivery.ports.outside import FlowSupervisors
 from crawler_lifecycle.errors import Fenced, LifecycleError, PermanentError, TemporaryError
 from crawler_lifecycle.flows.model.turns import Start
-from crawler_lifecycle.flows.rules.unstarted import Refusal, is_missing, refusal
+from crawler_lifecycle.flows.rules.ends import Refusal, is_missing, refusal
 from crawler_lifecycle.managers.ports import ManagerLedger, ManagerRef, ManagerStart
 from crawler_lifecycle.model.deployment import Crawler
 from crawler_lifecycle.model.manager_items import Job
@@ -27,6 +28,13 @@ from crawler_lifecycle.runs.rules.plan import RunLimits, planned
 
 logger = logging.getLogger(__name__)
 KNOWN_SECONDS = 5.0  # an entry may change: later starts read the catalogue again
+T = TypeVar("T")
+AT_ONCE = 16
+LOOK_UPS = 2  # of projects' catalogue entries: each takes a thread, for long while the scheduler service is away
+START_SECONDS = 2.0  # the object's longest wait for starts
+CHECK_SECONDS = 60.0  # between looks for attempts without a run
+PAUSES = Backoff(timedelta(milliseconds=200), timedelta(seconds=5))  # between tries while Temporal is away
+STOP_PAUSES = Backoff(timedelta(seconds=1), timedelta(seconds=30))  # between requests to crawls to stop
 
 
 @dataclass
@@ -85,16 +93,6 @@ def _read(deployer: Deployer, name: str) -> Crawler | PermanentError:
         return deployer.crawler(name)
     except PermanentError as error:
         return error
-
-
-T = TypeVar("T")
-
-AT_ONCE = 16
-LOOK_UPS = 2  # of projects' catalogue entries: each takes a thread, for long while the scheduler service is away
-START_SECONDS = 2.0  # the object's longest wait for starts
-CHECK_SECONDS = 60.0  # between looks for attempts without a run
-PAUSES = Backoff(timedelta(milliseconds=200), timedelta(seconds=5))  # between tries while Temporal is away
-STOP_PAUSES = Backoff(timedelta(seconds=1), timedelta(seconds=30))  # between requests to crawls to stop
 
 
 class Crawls:

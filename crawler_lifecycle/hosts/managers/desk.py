@@ -1,4 +1,4 @@
-"""Desk: the host's answers to the calls of a manager's object."""
+"""Desk: the host's answers to the calls of a manager's object, and the object's output on its way to the record."""
 
 import logging
 import threading
@@ -26,8 +26,8 @@ from crawler_lifecycle.flows.model.turns import (
     Start,
     Wake,
 )
-from crawler_lifecycle.flows.rules.output import LONGEST_LINE, MOST_LINES
-from crawler_lifecycle.flows.rules.unstarted import Refusal
+from crawler_lifecycle.flows.rules.ends import Refusal
+from crawler_lifecycle.flows.rules.managers import LONGEST_LINE, MOST_LINES
 from crawler_lifecycle.hosts.managers.crawls import Catalogue, Crawls
 from crawler_lifecycle.hosts.managers.inbox import Box
 from crawler_lifecycle.hosts.managers.setbacks import ALL_JOBS, PAGE_PHASE, Phases, Setbacks
@@ -35,7 +35,12 @@ from crawler_lifecycle.managers.authors.link import running_of
 from crawler_lifecycle.managers.ports import ManagerLedger, ManagerRef
 from crawler_lifecycle.model.manager_items import Job, JobFilter, JobState, Waiting
 
+logger = logging.getLogger(__name__)
 PAUSE_SECONDS = 1.0  # between two writes: a manager that prints all the time must not write all the time
+T = TypeVar("T")
+PAUSES = (0.1, 0.5, 1.0, 2.0, 5.0)  # seconds while the database is away
+LOOK_SECONDS = 1.0  # between looks for the ends in a wait for jobs
+IGNORED_PAUSES = (0.0, 1.0, 2.0, 5.0)  # seconds until ends wake again, after wakes without a reaction
 
 
 @dataclass
@@ -69,13 +74,6 @@ class Output:
         with self._lock:
             while self._lines and id(self._lines[0]) in written:
                 self._lines.popleft()
-
-
-T = TypeVar("T")
-logger = logging.getLogger(__name__)
-PAUSES = (0.1, 0.5, 1.0, 2.0, 5.0)  # seconds while the database is away
-LOOK_SECONDS = 1.0  # between looks for the ends in a wait for jobs
-IGNORED_PAUSES = (0.0, 1.0, 2.0, 5.0)  # seconds until ends wake again, after wakes without a reaction
 
 
 @dataclass

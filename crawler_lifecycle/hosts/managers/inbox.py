@@ -1,4 +1,7 @@
-"""Inbox: news for a host's managers, from a single thread with a single statement."""
+"""Inbox: news for a host's managers, from a single thread with a single statement.
+
+A box wakes its manager's thread for news, for its object's messages, and for the host's end.
+"""
 
 import logging
 import threading
@@ -12,7 +15,9 @@ from crawler_lifecycle.errors import LifecycleError
 from crawler_lifecycle.flows.model.turns import Intent
 from crawler_lifecycle.managers.ports import ManagerLedger, ManagerNews, ManagerRef
 
+logger = logging.getLogger(__name__)
 T = TypeVar("T")
+LOOK_SECONDS = 0.25
 
 
 @dataclass
@@ -85,10 +90,6 @@ class Box:
         future.add_done_callback(lambda _: self.wake())
         self.wait(lambda: future.done() or self.is_interrupted, None)
         return future.result() if future.done() else otherwise
-
-
-logger = logging.getLogger(__name__)
-LOOK_SECONDS = 0.25
 
 
 class Inbox:

@@ -1,7 +1,8 @@
 """Setbacks: failures in author's code, by job or by phase, and the pauses after failures.
 
-Only progress in the same job or phase makes good for its failures. So a generator with a failing third page is
-noticed although hooks continue, and a hook with a failing job holds up no further job.
+A phase is the author's hook or page under way in an object's process. Only progress in the same job or phase makes good
+for its failures. So a generator with a failing third page is noticed although hooks continue, and a hook with a failing
+job holds up no further job.
 """
 
 from collections.abc import Collection, Mapping
@@ -17,6 +18,11 @@ from crawler_lifecycle.model.manager_items import Problem
 START = "start"  # the module's import, and the object's making
 CYCLE = "process"  # the process outside of author's code
 PAGE_PHASE = "set_parameters_gen"
+PAUSES = (1.0, 2.0, 5.0, 15.0, 60.0)  # seconds after failures without progress
+Record = dict[str, JsonValue]
+MOST_IN_A_ROW = 20  # different jobs' failures without a single reaction: all jobs fail
+ALL_JOBS = "all jobs"
+FRESH_SECONDS = 900.0  # another host continues with counts of this age; older counts say nothing about the code
 
 
 @dataclass
@@ -50,13 +56,6 @@ class Phases:
         self.enter(CYCLE)
         passed, self._passed = self._passed - {PAGE_PHASE}, set()
         return passed
-
-
-PAUSES = (1.0, 2.0, 5.0, 15.0, 60.0)  # seconds after failures without progress
-Record = dict[str, JsonValue]
-MOST_IN_A_ROW = 20  # different jobs' failures without a single reaction: all jobs fail
-ALL_JOBS = "all jobs"
-FRESH_SECONDS = 900.0  # another host continues with counts of this age; older counts say nothing about the code
 
 
 @dataclass

@@ -1,22 +1,35 @@
 """CrawlEnds: the starts and ends in all crawl managers."""
 
+import json
 from collections.abc import Sequence
+from copy import deepcopy
+from datetime import datetime
 from typing import Any
 
 from pydantic import ValidationError
 
 from crawler_lifecycle.errors import BadInput
-from crawler_lifecycle.flows.model.turns import Begun, Reaction, Retry
-from crawler_lifecycle.managers.authors.alerts import ALERTS, Progress, sentence
-from crawler_lifecycle.managers.authors.calls import completed
-from crawler_lifecycle.managers.authors.link import ManagerLink
+from crawler_lifecycle.flows.model.turns import Begun, Counts, Reaction, Retry
+from crawler_lifecycle.managers.authors.arguments import json_object, spider_arguments
+from crawler_lifecycle.managers.authors.link import ManagerLink, completed
 from crawler_lifecycle.managers.authors.mixins import SpiderStatsAggregatorMixin
 from crawler_lifecycle.managers.authors.owned_jobs import UNKNOWN, checked_word, job_dict, outcome_of, params_of
-from crawler_lifecycle.managers.authors.parameters import FullJobParams, JobDict, JobKey, JobParams, check_parts
-from crawler_lifecycle.managers.authors.spider_jobs import SpiderJobs
+from crawler_lifecycle.managers.authors.parameters import (
+    FullJobParams,
+    JobDict,
+    JobKey,
+    JobParams,
+    check_parts,
+    full_params,
+)
+from crawler_lifecycle.managers.authors.policies import key_of
+from crawler_lifecycle.managers.authors.requesting import item_of
 from crawler_lifecycle.managers.authors.starting import AS_GIVEN, OVER_THE_LINE, kind_of, new_key
-from crawler_lifecycle.model.manager_items import Job, Verdict, Waiting
+from crawler_lifecycle.managers.authors.workflow_manager import WorkFlowManager
+from crawler_lifecycle.model.manager_items import Item as LedgerItem
+from crawler_lifecycle.model.manager_items import Job, Origin, Verdict, Waiting
 
+ALERTS = "crawlmanager/alerts"  # stat: number of alerts
 ENDS_IN_A_PAGE = 100
 HOOKS = (
     *("finished_metadata_hook", "finished_ok_hook", "bad_outcome_hook"),
@@ -24,6 +37,87 @@ HOOKS = (
     *("effective", "get_job_settings", "get_tags", "item"),  # for a retry's parameters, and for breakers
 )
 STARTERS = ("schedule_spider", "async_schedule_spider")
+
+
+class Progress:
+    """The time of a manager's last start or end. `limit`: seconds until an alert; 0: no alert."""
+
+    def __init__(self, limit: float, now: datetime) -> None:
+        self._limit = limit
+        self._last = now
+        self._has_told = False
+
+    def note(self, now: datetime) -> None:
+        self._last, self._has_told = now, False
+
+    def overdue(self, now: datetime) -> float | None:
+        """Return the seconds without progress, if an alert is due."""
+        seconds = (now - self._last).total_seconds()
+        if not self._limit or self._has_told or seconds < self._limit:
+            return None
+        self._has_told = True
+        return seconds
+
+
+def sentence(seconds: float, counts: Counts) -> str:
+    return (
+        f"no job has started or ended for {seconds:.0f} s: {counts.running} running, {counts.waiting} waiting, "
+        f"{counts.delayed} delayed, {counts.retrying} in pauses"
+    )
+
+
+class SpiderJobs(WorkFlowManager):
+    """Has a spider, and arguments for all its jobs."""
+
+    spider: str | None = None
+    labels: Sequence[str] = ()  # key templates for labels of all jobs, such as `site:{site}`
+    priority: int | None = None  # of all jobs
+
+    def add_argparser_options(self) -> None:
+        super().add_argparser_options()
+        self.add_spider_argument()
+        add = self.argparser.add_argument
+        add("--spider-args", type=spider_arguments, default="{}", metavar="JSON", help="arguments for every job")
+        add("--job-settings", type=json_object, default="{}", metavar="JSON", help="settings for every job")
+        add("--units", type=int, help="memory of every job, times the memory in the catalogue")
+
+    def add_spider_argument(self) -> None:
+        if self.spider is None:
+            self.argparser.add_argument("spider", help="name of the spider")
+
+    def _take_arguments(self) -> None:
+        super()._take_arguments()
+        self.spider = self.spider or getattr(self.args, "spider", None)
+
+    def get_job_settings(self, override: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Return the settings of the command line with the override."""
+        return {**json.loads(self.args.job_settings), **(override or {})}
+
+    def effective(self, params: FullJobParams) -> FullJobParams:
+        """Return the parameters over those of the command line. Reserved names in `--spider-args` count as such."""
+        line = full_params(json.loads(self.args.spider_args), self.spider)
+        settings = params.get("job_settings")
+        units = [value for value in (params.get("units"), line.get("units"), self.args.units) if value is not None]
+        projects = [value for value in (params.get("project_id"), line.get("project_id"), self.project_id) if value]
+        priority = params.get("priority")
+        effective: FullJobParams = {
+            **line,
+            **deepcopy(params),
+            "spider": params.get("spider") or self.spider or "",
+            "spider_args": {**(line["spider_args"] or {}), **(params.get("spider_args") or {})},
+            "job_settings": self.get_job_settings(line.get("job_settings") if settings is None else settings),
+            "units": units[0] if units else None,
+            "tags": [*(line.get("tags") or []), *(params.get("tags") or [])],
+            "project_id": projects[0] if projects else None,
+            "priority": self.priority if priority is None else priority,
+        }
+        own = [key for template in self.labels if (key := key_of(template, effective)) is not None]
+        effective["labels"] = [*own, *(params.get("labels") or [])]
+        return effective
+
+    def item(self, params: FullJobParams, origin: Origin = Origin.ADDED, key: str | None = None) -> LedgerItem:
+        """Return the item with these parameters for the ledger."""
+        return item_of(params, self.effective, self.get_tags(), origin, key)
 
 
 class CrawlEnds(SpiderStatsAggregatorMixin, SpiderJobs):

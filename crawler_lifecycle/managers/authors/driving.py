@@ -8,8 +8,7 @@ from typing import Any
 from crawler_lifecycle.flows.authors.open_client import without_pushes
 from crawler_lifecycle.flows.model.turns import Begun, Intent, Wake
 from crawler_lifecycle.managers.authors.arguments import FLOW_ID, command_line
-from crawler_lifecycle.managers.authors.calls import completed
-from crawler_lifecycle.managers.authors.link import ManagerLink
+from crawler_lifecycle.managers.authors.link import ManagerLink, completed
 from crawler_lifecycle.managers.authors.workflow_manager import FINISHED, BaseLoopScript
 
 STOPS = (Intent.DRAIN, Intent.STOP)

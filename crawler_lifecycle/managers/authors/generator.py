@@ -26,8 +26,7 @@ from crawler_lifecycle.flows.model.turns import (
     Page,
 )
 from crawler_lifecycle.managers.authors.collecting import Stats
-from crawler_lifecycle.managers.authors.failures import AuthorsFailure, GeneratorChanged
-from crawler_lifecycle.managers.authors.link import ManagerLink
+from crawler_lifecycle.managers.authors.link import AuthorsFailure, GeneratorChanged, ManagerLink
 from crawler_lifecycle.managers.authors.parameters import FullJobParams, Item, parameter_set
 from crawler_lifecycle.managers.authors.requesting import KeyFunction, canonical, refused_key
 from crawler_lifecycle.model import manager_items as items

@@ -7,8 +7,6 @@ from typing import Any, cast
 
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.flows.model.turns import BREAKERS, FILTERED, Begun, Counts
-from crawler_lifecycle.managers.authors.breaking import Breakers
-from crawler_lifecycle.managers.authors.choosing import Choice, was_renewed
 from crawler_lifecycle.managers.authors.crawl_manager import CrawlManager
 from crawler_lifecycle.managers.authors.generator import Generator
 from crawler_lifecycle.managers.authors.link import ManagerLink
@@ -24,7 +22,16 @@ from crawler_lifecycle.managers.authors.parameters import (
     get_jobseq,
     merged,
 )
-from crawler_lifecycle.managers.authors.policies import ANY_OUTCOME, Breaker, Caps, RetryPolicy, rule_for
+from crawler_lifecycle.managers.authors.policies import (
+    ANY_OUTCOME,
+    Breaker,
+    Breakers,
+    Caps,
+    Choice,
+    RetryPolicy,
+    rule_for,
+    was_renewed,
+)
 from crawler_lifecycle.managers.authors.requesting import KeyFunction, dedup_key, refused_key
 from crawler_lifecycle.managers.authors.starting import ITEMS_IN_A_PAGE
 from crawler_lifecycle.managers.authors.workflow_manager import FINISHED, WITH_FAILURES

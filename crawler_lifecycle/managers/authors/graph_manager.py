@@ -10,8 +10,7 @@ from crawler_lifecycle.managers.authors.link import ManagerLink
 from crawler_lifecycle.managers.authors.owned_jobs import CANCELLED, STOPPED, params_of
 from crawler_lifecycle.managers.authors.parameters import FullJobParams, JobDict, JobKey
 from crawler_lifecycle.managers.authors.requesting import dedup_key
-from crawler_lifecycle.managers.authors.task_graph import PendingPart, TaskGraph
-from crawler_lifecycle.managers.authors.tasks import RETRY, TASK_ID, BaseTask
+from crawler_lifecycle.managers.authors.tasks import RETRY, TASK_ID, BaseTask, PendingPart, TaskGraph
 from crawler_lifecycle.managers.authors.workflow_manager import FINISHED, WITH_FAILURES
 from crawler_lifecycle.model.manager_items import Job, JobState, Origin, Waiting
 

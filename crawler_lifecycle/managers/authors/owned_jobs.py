@@ -11,8 +11,8 @@ from typing import Any, cast
 
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.flows.model.turns import LONGEST_OUTCOME
-from crawler_lifecycle.managers.authors.calls import AuthorsCode
 from crawler_lifecycle.managers.authors.collecting import whole
+from crawler_lifecycle.managers.authors.link import AuthorsCode
 from crawler_lifecycle.managers.authors.parameters import FullJobParams, JobDict, JobKey, JobParams
 from crawler_lifecycle.managers.authors.requesting import project_labels
 from crawler_lifecycle.model.manager_items import Job, JobFilter, JobState, Waiting

@@ -1,7 +1,8 @@
-"""The command `flow check`, which previews crawl managers and workflows without a start."""
+"""The commands that show an author's flow before its start: `flow check` and `flow graph`."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,18 +10,51 @@ import click
 
 from crawler_lifecycle.base.words import counted
 from crawler_lifecycle.clusters.cli.cataloguing import open_crawlers
-from crawler_lifecycle.console.common import Duration, print_answer, standard_options
+from crawler_lifecycle.console.common import Duration, print_answer, print_json, standard_options
 from crawler_lifecycle.console.failures import USAGE, fail
 from crawler_lifecycle.errors import BadInput, TemporaryError
-from crawler_lifecycle.flows.cli.options import arguments_argument, workflow_option
-from crawler_lifecycle.managers.cli.authors_code import refusals_of_a_class, warn_of_a_single_cycle
+from crawler_lifecycle.flows.cli.options import arguments_argument, flow_argument, open_flows, workflow_option
+from crawler_lifecycle.managers.cli.flow_files import refusals_of_a_class, warn_of_a_single_cycle
 from crawler_lifecycle.managers.cli.targets import class_of
 
 if TYPE_CHECKING:
     from crawler_lifecycle.flows.model.definition import FlowDefinition, MemberDefinition
     from crawler_lifecycle.managers.authors.preview import Preview, PreviewedJob
 
+FORMATS = ("mermaid", "dot", "states-dot")
 MOST_LINES = 20  # repeats and refusals in a preview; further lines are counted
+
+
+@click.command()
+@flow_argument
+@click.option("--format", "kind", type=click.Choice(FORMATS), default="mermaid", show_default=True,
+              help="Mermaid or Graphviz; states-dot: as Chancy draws.")  # fmt: skip
+@click.option("--no-states", is_flag=True, help="With Mermaid: without the colours of states.")
+@workflow_option
+@standard_options
+def graph(flow: str, kind: str, no_states: bool, workflow_name: str | None, state: Path | None, as_json: bool) -> None:
+    """Print the picture of FLOW: a flow's id, or an author's file before its push.
+
+    \b
+    Examples:
+      crawlctl flow graph nightly-2026-11-22
+      crawlctl flow graph bookshop_graph.py --format dot | dot -Tsvg -o graph.svg
+    """
+    from crawler_lifecycle.flows.commands.reading import picture
+    from crawler_lifecycle.flows.rules import merging
+    from crawler_lifecycle.managers.cli.flow_files import is_file, workflow_for_picture
+
+    if is_file(flow):
+        workflow = workflow_for_picture(Path(flow), workflow_name)
+        definition = workflow.definition()
+        merging.push(merging.new_ledger(definition), definition, datetime.now(UTC))  # refuses what a push refuses
+        flow, text = workflow.id, picture(workflow, kind, states=False)
+    else:
+        text = open_flows(state).graph(flow, kind, states=not no_states)
+    if as_json:
+        print_json({"flow": flow, "format": kind, "graph": text})
+    else:
+        click.echo(text.rstrip("\n"))
 
 
 @click.command()
@@ -89,13 +123,13 @@ def refuse_missing_crawlers(definition: "FlowDefinition", names: Sequence[str] |
 
 
 def _crawlers(definition: "FlowDefinition") -> list[str]:
-    from crawler_lifecycle.flows.model.work import CrawlWork
+    from crawler_lifecycle.flows.model.definition import CrawlWork
 
     return [member.work.request.crawler for member in definition.members if isinstance(member.work, CrawlWork)]
 
 
 def _kind_of(member: "MemberDefinition") -> str:
-    from crawler_lifecycle.flows.model.work import StepWork
+    from crawler_lifecycle.flows.model.definition import StepWork
 
     return "manager" if isinstance(member.work, StepWork) and member.work.is_manager else member.work.kind
 

@@ -1,4 +1,7 @@
-"""Finds the flow in an author's file: a workflow, a sequence, a function with such a result, or a crawl manager."""
+"""Finds the flow in an author's file: a workflow, a sequence, a function with such a result, or a crawl manager.
+
+Errors and doubtful settings in the author's code are reported without a traceback of crawlctl.
+"""
 
 import asyncio
 import inspect
@@ -10,12 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from crawler_lifecycle.errors import BadInput, NotReady
-from crawler_lifecycle.managers.cli.authors_code import (
-    refusals_of_a_class,
-    refusals_of_a_function,
-    warn_of_a_single_cycle,
-)
+from crawler_lifecycle.console.common import print_to_stderr
+from crawler_lifecycle.errors import BadInput, LifecycleError, NotReady
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -27,6 +26,43 @@ if TYPE_CHECKING:
 
 RESULTS = re.compile("Workflow|Sequence")  # in a function's annotation
 FUNCTIONS = ("flow", "workflow")  # names of functions to call without --flow
+
+
+@contextmanager
+def refusals_of_a_function(name: str) -> Iterator[None]:
+    """Raise BadInput, with the error and its place, where the author's function raises."""
+    from crawler_lifecycle.flows.authors.modules import cause
+
+    with _refusals(name, cause):
+        yield
+
+
+@contextmanager
+def refusals_of_a_class(author: type) -> Iterator[None]:
+    """Raise BadInput, with the error, its place and the author's frames, where the author's class raises."""
+    from crawler_lifecycle.flows.authors.modules import cause_with_frames
+
+    with _refusals(author.__name__, lambda error: cause_with_frames(error, author)):
+        yield
+
+
+@contextmanager
+def _refusals(field: str, in_words: Callable[[Exception], str]) -> Iterator[None]:
+    """Raise BadInput for an error in author's code. Our own refusals pass."""
+    try:
+        yield
+    except LifecycleError:
+        raise
+    except Exception as error:
+        raise BadInput(field, in_words(error)) from error
+
+
+def warn_of_a_single_cycle(manager: "BaseLoopScript") -> None:
+    """Print a warning for a generator's manager that closes after its first cycle, whatever the generator has left."""
+    from crawler_lifecycle.managers.authors.generator_manager import SINGLE_CYCLE, GeneratorCrawlManager
+
+    if isinstance(manager, GeneratorCrawlManager) and not manager.loop_mode:
+        print_to_stderr(f"warning: {SINGLE_CYCLE}; `loop_mode = 60` or --loop-mode 60 lets the manager continue")
 
 
 def definition_in(file: Path, name: str | None, flow_id: str | None, arguments: Sequence[str] = ()) -> "FlowDefinition":
@@ -213,7 +249,7 @@ def _functions(module: "ModuleType") -> list[str]:
 
     Steps return no workflow, and a function `main` pushes its own.
     """
-    from crawler_lifecycle.flows.authors.marks import is_step
+    from crawler_lifecycle.flows.authors.functions import is_step
 
     return [
         name
@@ -226,7 +262,7 @@ def _functions(module: "ModuleType") -> list[str]:
 
 def _as_workflow(name: str, value: Any) -> "Workflow":
     from crawler_lifecycle.flows import Sequence, Workflow
-    from crawler_lifecycle.flows.authors.marks import is_step
+    from crawler_lifecycle.flows.authors.functions import is_step
 
     if is_step(value):
         raise BadInput("--flow", f"{name!r} is a step, and no workflow")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from crawler_lifecycle.errors import BadInput, NotReady
-from crawler_lifecycle.managers.cli.authors_code import refusals_of_a_class
+from crawler_lifecycle.managers.cli.flow_files import refusals_of_a_class
 
 if TYPE_CHECKING:
     from crawler_lifecycle.flows.model.definition import FlowDefinition

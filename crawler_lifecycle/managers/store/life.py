@@ -12,15 +12,13 @@ from crawler_lifecycle.database.flow_schema import flow_attempts, flow_members, 
 from crawler_lifecycle.database.manager_schema import manager_attempts, manager_items, managers
 from crawler_lifecycle.database.transactions import reading, transaction
 from crawler_lifecycle.errors import Fenced
-from crawler_lifecycle.flows.model.definition import MemberDefinition
+from crawler_lifecycle.flows.model.definition import MemberDefinition, StepWork
 from crawler_lifecycle.flows.model.manager_records import OutputLine
 from crawler_lifecycle.flows.model.turns import GENERATOR_CHANGED, Begun, Counts, Effects, Intent
-from crawler_lifecycle.flows.model.work import StepWork
-from crawler_lifecycle.flows.rules.output import last_lines
+from crawler_lifecycle.flows.rules.managers import last_lines
 from crawler_lifecycle.flows.store.locks import LOCKED, SHARED, add_line
 from crawler_lifecycle.managers.ports import ManagerNews, ManagerRef, Setbacks
-from crawler_lifecycle.managers.store.ends import cancel_waiting, settle_ends
-from crawler_lifecycle.managers.store.late_ends import ends_of
+from crawler_lifecycle.managers.store.ends import cancel_waiting, ends_of, settle_ends
 from crawler_lifecycle.managers.store.locks import LOCK, OF_MANAGER, OnManagers
 from crawler_lifecycle.managers.store.rows import DELAYED, NOT_STARTED
 from crawler_lifecycle.model.flow_states import FlowIntent, MemberState

@@ -1,6 +1,6 @@
 """Choices among a manager's items for people's requests: the lock, the chosen items, and the answer."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any, TypeVar
 
 from sqlalchemy import Select, Update, insert, or_, select
@@ -8,20 +8,49 @@ from sqlalchemy import Select, Update, insert, or_, select
 from crawler_lifecycle.base.words import counted
 from crawler_lifecycle.database.manager_schema import manager_items, managers
 from crawler_lifecycle.errors import NotFound
-from crawler_lifecycle.flows.model.item_requests import ItemsRequest
+from crawler_lifecycle.flows.model.records import LeftOut
+from crawler_lifecycle.flows.model.requests import ItemsRequest
 from crawler_lifecycle.flows.model.turns import FILTERED_PROBLEM
 from crawler_lifecycle.flows.ports.ledger import DoorAnswer
 from crawler_lifecycle.flows.store.door import Door
 from crawler_lifecycle.managers.store.life import beginning
 from crawler_lifecycle.managers.store.locks import LOCK, Managed
-from crawler_lifecycle.managers.store.statuses import member_of
+from crawler_lifecycle.managers.store.readings import member_of
 from crawler_lifecycle.model.manager_items import ItemState
 
+OF_CLOSED = "was left by the closed manager: a retry without numbers lets the manager continue, and react to its end"
+BY_FILTER = "was left out by the manager's own filter"
+AFTER_RETRY = {
+    ItemState.RUNNING: "is running: a retry is for items that have ended",
+    ItemState.COMPLETED: "is completed already: a retry is for items that failed, were cancelled or refused",
+}
+AFTER_CANCEL = {
+    ItemState.RUNNING: "is running: a stop of its run ends the crawl",
+    ItemState.COMPLETED: "is completed already",
+    ItemState.FAILED: "has failed already",
+}
 items = manager_items.c
 SETTLED = {ItemState.FAILED: "failed", ItemState.CANCELLED: "cancelled", ItemState.REFUSED: "refused"}  # columns
 # items refused by the manager's own filter are no failures, and stay
 IS_NOT_FILTERED = or_(items.problem.is_(None), items.problem != FILTERED_PROBLEM)
 S = TypeVar("S", Update, Select[Any])
+
+
+def left_out(mine: Managed, numbers: Collection[int] | None, reasons: Mapping[ItemState, str]) -> tuple[LeftOut, ...]:
+    """Return the named items with a state among the reasons, and the items that the manager's own filter refused."""
+    if numbers is None:
+        return ()
+    items = manager_items.c
+    if mine.row.closed_at is not None:
+        reasons = {**reasons, ItemState.RUNNING: OF_CLOSED}
+    chosen = (
+        select(items.number, items.state, items.problem).filter_by(**mine.key).where(items.number.in_(sorted(numbers)))
+    )
+    return tuple(
+        LeftOut(job=str(item.number), reason=reasons.get(item.state, BY_FILTER))
+        for item in mine.tx.execute(chosen.order_by(items.number))
+        if item.state in reasons or (item.state is ItemState.REFUSED and item.problem == FILTERED_PROBLEM)
+    )
 
 
 def managed_by(door: Door, request: ItemsRequest) -> Managed:

@@ -138,7 +138,7 @@ def _manager_of(
     target: str, schedule_id: str, words: tuple[str, ...], state: Path | None
 ) -> "FlowDefinition | ScheduledManager":
     """Return the flow for a crawl manager by its class or its file; a name in the catalogue stays a name."""
-    from crawler_lifecycle.flows.model.item_requests import StartManager
+    from crawler_lifecycle.flows.model.requests import StartManager
     from crawler_lifecycle.managers.cli.targets import check_arguments, definition_for
     from crawler_lifecycle.model.requests import refusals_as_bad_input
     from crawler_lifecycle.schedules.model.schedules import ScheduledManager

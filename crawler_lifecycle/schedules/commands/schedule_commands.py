@@ -16,7 +16,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from crawler_lifecycle.context import ControlContext
 from crawler_lifecycle.errors import BadInput, Conflict, LifecycleError, NotFound
 from crawler_lifecycle.flows.commands.definitions import check_outside
-from crawler_lifecycle.flows.model.work import CrawlWork
+from crawler_lifecycle.flows.model.definition import CrawlWork
 from crawler_lifecycle.flows.rules import merging
 from crawler_lifecycle.flows.rules.messages import FlowOccurrence
 from crawler_lifecycle.managers.commands import CatalogueManagers

@@ -15,8 +15,8 @@ from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.database.manager_schema import managers
 from crawler_lifecycle.errors import BadInput, NotFound, TemporaryError
 from crawler_lifecycle.flows.authors.modules import load
+from crawler_lifecycle.flows.model.definition import CallForm, StepWork
 from crawler_lifecycle.flows.model.turns import Counts
-from crawler_lifecycle.flows.model.work import CallForm, StepWork
 from crawler_lifecycle.flows.rules.messages import RunSteps
 from crawler_lifecycle.hosts.host import StepHost
 from crawler_lifecycle.hosts.managers.crawls import Catalogue

@@ -16,8 +16,8 @@ from crawler_lifecycle.database.flow_schema import flow_attempts
 from crawler_lifecycle.flows import RetryPolicy, StepJob, Workflow
 from crawler_lifecycle.flows.activities.steps import TryAgain
 from crawler_lifecycle.flows.authors.modules import load
-from crawler_lifecycle.flows.cli.causes import cause_in_words
-from crawler_lifecycle.flows.model.work import CallForm
+from crawler_lifecycle.flows.cli.lines import cause_in_words
+from crawler_lifecycle.flows.model.definition import CallForm
 from crawler_lifecycle.flows.ports.claims import StepEnd
 from crawler_lifecycle.hosts import attempts as execution
 from crawler_lifecycle.model.flow_states import EndKind

@@ -10,8 +10,8 @@ from crawler_lifecycle.base.ranges import from_ranges
 from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.flows import Workflow
 from crawler_lifecycle.flows.activities.steps import TryAgain
-from crawler_lifecycle.flows.rules.following import followers
 from crawler_lifecycle.flows.rules.messages import AttemptRef, RunSteps, StepsEnded
+from crawler_lifecycle.flows.rules.slicing import followers
 from crawler_lifecycle.hosts import looks
 from tests.contracts.flows import Flow
 from tests.services.flows import authors

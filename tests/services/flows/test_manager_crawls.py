@@ -9,7 +9,7 @@ from unittest.mock import Mock
 import pytest
 
 from crawler_lifecycle.errors import TemporaryError
-from crawler_lifecycle.flows.model.item_filter import ItemFilter
+from crawler_lifecycle.flows.model.requests import ItemFilter
 from crawler_lifecycle.flows.model.turns import Counts
 from crawler_lifecycle.hosts.managers import crawls
 from crawler_lifecycle.hosts.managers.crawls import Catalogue

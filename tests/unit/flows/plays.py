@@ -6,11 +6,9 @@ from typing import Any
 
 from crawler_lifecycle.base.limits import LARGEST_RESULT
 from crawler_lifecycle.flows import Workflow
-from crawler_lifecycle.flows.model.definition import GroupDefinition
+from crawler_lifecycle.flows.model.definition import GroupDefinition, StepWork
 from crawler_lifecycle.flows.model.values import to_text
-from crawler_lifecycle.flows.model.work import StepWork
-from crawler_lifecycle.flows.rules.crawls import RunSeen
-from crawler_lifecycle.flows.rules.ends import AttemptEnd
+from crawler_lifecycle.flows.rules.ends import AttemptEnd, RunSeen
 from crawler_lifecycle.flows.rules.plan import AttemptStart, Plan
 from crawler_lifecycle.flows.rules.rows import MemberRow
 from crawler_lifecycle.model.flow_states import EndKind, FlowState, MemberKind

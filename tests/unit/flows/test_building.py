@@ -25,8 +25,8 @@ from crawler_lifecycle.flows import (
     each_task,
     worker,
 )
+from crawler_lifecycle.flows.model.definition import CallForm, CrawlWork, StepWork
 from crawler_lifecycle.flows.model.values import TooLarge
-from crawler_lifecycle.flows.model.work import CallForm, CrawlWork, StepWork
 from crawler_lifecycle.flows.rules.states import StepState, WorkflowState
 from crawler_lifecycle.model.flow_states import FlowState
 from crawler_lifecycle.testing import run_inline

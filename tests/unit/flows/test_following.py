@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from crawler_lifecycle.flows import Workflow, any_of, crawl
-from crawler_lifecycle.flows.rules import following as module
-from crawler_lifecycle.flows.rules.crawls import RunSeen
-from crawler_lifecycle.flows.rules.following import MOST_AT_ONCE, MOST_FOLLOWERS, followers
+from crawler_lifecycle.flows.rules import slicing as module
+from crawler_lifecycle.flows.rules.ends import RunSeen
+from crawler_lifecycle.flows.rules.slicing import MOST_AT_ONCE, MOST_FOLLOWERS, followers
 from crawler_lifecycle.model.flow_states import MemberState
 from crawler_lifecycle.model.states import RunStatus
 from tests.services.flows import authors

@@ -8,7 +8,7 @@ from crawler_lifecycle.errors import BadInput, Conflict, Fenced, NotFound
 from crawler_lifecycle.flows import RunningJob, Workflow, crawl, each_task
 from crawler_lifecycle.flows.authors.building import fragment_of
 from crawler_lifecycle.flows.model.requests import AppendMembers
-from crawler_lifecycle.flows.rules.crawls import RunSeen, TasksSeen
+from crawler_lifecycle.flows.rules.ends import RunSeen, TasksSeen
 from crawler_lifecycle.flows.rules.merging import Merged, grow
 from crawler_lifecycle.flows.rules.planner import Planner
 from crawler_lifecycle.model.flow_states import FlowState, MemberState

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from crawler_lifecycle.flows.authors.results import PAGE, Results
+from crawler_lifecycle.flows.authors.running import PAGE, Results
 from crawler_lifecycle.flows.model.values import from_text, to_text
 from crawler_lifecycle.flows.rules.contexts import Source
 

@@ -1,12 +1,12 @@
 """Overviews: `why` of a flow or a sub-workflow names the nearest causes, failures first."""
 
 from crawler_lifecycle.flows import Workflow
-from crawler_lifecycle.flows.commands.whys import explained_at
+from crawler_lifecycle.flows.commands.members import explained_at
 from crawler_lifecycle.flows.model.manager_records import ManagerProblem, ManagerStatus
 from crawler_lifecycle.flows.model.records import Why
 from crawler_lifecycle.flows.model.turns import Counts
 from crawler_lifecycle.flows.rules.explanation import MOST_BLOCKERS
-from crawler_lifecycle.flows.rules.manager_explanation import manager_explained
+from crawler_lifecycle.flows.rules.managers import manager_explained
 from crawler_lifecycle.model.flow_states import FlowIntent
 from tests.unit.flows.plays import FAILED, NOW, Play
 from tests.unit.flows.work import UserNotifier, plain

@@ -13,8 +13,7 @@ from crawler_lifecycle.errors import BadInput, Conflict
 from crawler_lifecycle.flows import Workflow, crawl
 from crawler_lifecycle.flows.authors.building import fragment_of
 from crawler_lifecycle.flows.model.requests import AppendMembers, Downstream
-from crawler_lifecycle.flows.rules.crawls import RunSeen
-from crawler_lifecycle.flows.rules.ends import AttemptEnd
+from crawler_lifecycle.flows.rules.ends import AttemptEnd, RunSeen
 from crawler_lifecycle.flows.rules.planner import Planner
 from crawler_lifecycle.flows.rules.rows import MemberRow, Target
 from crawler_lifecycle.model.flow_states import FlowIntent, MemberKind, MemberState

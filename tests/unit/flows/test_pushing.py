@@ -9,10 +9,9 @@ from crawler_lifecycle.base.limits import MOST_DEPENDENCIES, MOST_GROUPS, MOST_M
 from crawler_lifecycle.errors import BadInput, Conflict, NotFound, NotReady
 from crawler_lifecycle.flows import RunningJob, Sequence, Workflow, crawl, opened
 from crawler_lifecycle.flows.authors.building import fragment_of
-from crawler_lifecycle.flows.model.definition import FlowDefinition, Fragment
-from crawler_lifecycle.flows.model.needs import Need
+from crawler_lifecycle.flows.model.definition import FlowDefinition, Fragment, Need
 from crawler_lifecycle.flows.model.requests import AppendMembers
-from crawler_lifecycle.flows.rules.checking import check_whole
+from crawler_lifecycle.flows.rules.compiling import check_whole
 from crawler_lifecycle.flows.rules.merging import new_ledger, push
 from crawler_lifecycle.flows.rules.rows import GroupRow, MemberRow, NeedRow, Target
 from crawler_lifecycle.model.flow_states import FlowState, MemberState

@@ -6,8 +6,7 @@ import pytest
 
 from crawler_lifecycle.flows import RetryPolicy, RetryRule, Workflow, crawl
 from crawler_lifecycle.flows.rules import turns
-from crawler_lifecycle.flows.rules.crawls import RunSeen
-from crawler_lifecycle.flows.rules.ends import AttemptEnd
+from crawler_lifecycle.flows.rules.ends import AttemptEnd, RunSeen
 from crawler_lifecycle.flows.rules.explanation import why
 from crawler_lifecycle.flows.rules.planner import Planner
 from crawler_lifecycle.flows.rules.requesting import memory_after, run_request

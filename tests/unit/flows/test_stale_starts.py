@@ -18,19 +18,15 @@ from crawler_lifecycle.flows import Workflow
 from crawler_lifecycle.flows.authors.building import fragment_of
 from crawler_lifecycle.flows.model.requests import AppendMembers, CancelMembers, GraftMembers, RetryMembers
 from crawler_lifecycle.flows.rules import merging
-from crawler_lifecycle.flows.rules.cancelling import Effect, cancel
-from crawler_lifecycle.flows.rules.crawls import RunSeen, after_sight
-from crawler_lifecycle.flows.rules.deciding import approve, hold
-from crawler_lifecycle.flows.rules.ends import AttemptEnd, after_end
-from crawler_lifecycle.flows.rules.following import followers
+from crawler_lifecycle.flows.rules.ends import AttemptEnd, RunSeen, after_end, after_sight
+from crawler_lifecycle.flows.rules.interventions import Effect, approve, cancel, hold, retry
 from crawler_lifecycle.flows.rules.merging import Merged
 from crawler_lifecycle.flows.rules.messages import FollowingStep
-from crawler_lifecycle.flows.rules.plan import AttemptStart, MemberChange
+from crawler_lifecycle.flows.rules.plan import AttemptStart, MemberChange, Unconfirmed
 from crawler_lifecycle.flows.rules.planner import Planner
-from crawler_lifecycle.flows.rules.renewing import retry
 from crawler_lifecycle.flows.rules.rows import FlowRow, GroupRow, Ledger, MemberRow
-from crawler_lifecycle.flows.rules.standing import started
-from crawler_lifecycle.flows.rules.unconfirmed import Unconfirmed
+from crawler_lifecycle.flows.rules.slicing import followers
+from crawler_lifecycle.flows.rules.states import started
 from crawler_lifecycle.model.flow_states import FlowIntent, MemberKind, MemberState
 from crawler_lifecycle.model.states import RunStatus
 from tests.unit.flows.plays import CANCELLED, COMPLETED, FAILED, NOW

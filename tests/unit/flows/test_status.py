@@ -7,8 +7,8 @@ from typing import Any
 from crawler_lifecycle.flows import RunningJob, Workflow
 from crawler_lifecycle.flows.model.records import FlowStatus
 from crawler_lifecycle.flows.rules.ends import AttemptEnd
+from crawler_lifecycle.flows.rules.interventions import selected
 from crawler_lifecycle.flows.rules.merging import new_ledger
-from crawler_lifecycle.flows.rules.selecting import selected
 from crawler_lifecycle.flows.rules.states import effective
 from crawler_lifecycle.flows.rules.summary import status
 from crawler_lifecycle.model.flow_states import FlowIntent, FlowState

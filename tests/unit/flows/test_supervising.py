@@ -3,13 +3,11 @@
 import pytest
 
 from crawler_lifecycle.flows import RetryPolicy, Workflow, any_of, crawl
-from crawler_lifecycle.flows.rules.crawls import RunSeen, TasksSeen
-from crawler_lifecycle.flows.rules.ends import AttemptEnd
+from crawler_lifecycle.flows.rules.ends import AttemptEnd, RunSeen, TasksSeen
 from crawler_lifecycle.flows.rules.messages import LedgerPage
-from crawler_lifecycle.flows.rules.plan import AttemptStart
+from crawler_lifecycle.flows.rules.plan import AttemptStart, Unconfirmed
 from crawler_lifecycle.flows.rules.rows import FlowRow
 from crawler_lifecycle.flows.rules.slicing import Slices
-from crawler_lifecycle.flows.rules.unconfirmed import Unconfirmed
 from crawler_lifecycle.model.flow_states import MemberState
 from crawler_lifecycle.model.states import RunStatus, TaskStatus
 from tests.unit.flows.plays import COMPLETED, FAILED, NOW, Play

@@ -4,20 +4,29 @@ from typing import Annotated
 from urllib.parse import quote
 
 from fastapi import APIRouter, Depends, Query, Response
+from pydantic import Field, JsonValue
 
-from crawler_lifecycle.base.names import LONGEST_PATH
+from crawler_lifecycle.base.base import Message
+from crawler_lifecycle.base.names import LONGEST_PATH, Label
 from crawler_lifecycle.flows.http.commands import by_caller, effect
 from crawler_lifecycle.flows.http.flows import CurrentApi, Flow
-from crawler_lifecycle.flows.model.answers import FlowAnswer
 from crawler_lifecycle.flows.model.definition import FlowDefinition
-from crawler_lifecycle.flows.model.item_filter import ItemFilter, Number
-from crawler_lifecycle.flows.model.item_requests import AddItems, CancelItems, RetryItems, StartManager
-from crawler_lifecycle.flows.model.records import Why
+from crawler_lifecycle.flows.model.manager_records import ItemAttempt, ItemRecord, ManagerStatus, OutputLine
+from crawler_lifecycle.flows.model.records import FlowAnswer, Why
+from crawler_lifecycle.flows.model.requests import (
+    MOST_IN_REQUEST,
+    AddItems,
+    CancelItems,
+    ItemFilter,
+    ItemsRequest,
+    Number,
+    RetryItems,
+    StartManager,
+)
 from crawler_lifecycle.http import document as docs
 from crawler_lifecycle.http.problems import problems
 from crawler_lifecycle.http.state import OPERATING, READING, Caller
 from crawler_lifecycle.managers.authors.preview import added_items
-from crawler_lifecycle.managers.http import messages
 from crawler_lifecycle.model.manager_items import ItemState
 
 MOST_STATES, MOST_NUMBERS = len(ItemState), 500
@@ -26,6 +35,31 @@ Manager = Annotated[
 ]
 router = APIRouter(prefix="/v1/flows", tags=["flows"])
 ALL_FAILED, ALL_WAITING = RetryItems(), CancelItems()
+
+
+class AddItemsBody(ItemsRequest):
+    key: Label = Field(description="chosen by the client: a second request with the same key adds nothing")
+    items: Annotated[list[dict[str, JsonValue]], Field(min_length=1, max_length=MOST_IN_REQUEST)] = Field(
+        description="parameters as a generator yields them: `spider`, `tags`, `job_settings`, `units`, and arguments",
+        examples=[[{"spider": "shop", "shop": "shop-41", "tags": ["late"]}]],
+    )
+
+
+class ItemPage(Message):
+    items: list[ItemRecord]
+    next: int | None = Field(description="`after` of the next page; none: this is the last page")
+
+
+class ItemAttempts(Message):
+    attempts: list[ItemAttempt] = Field(description="the item's attempts over all generations, the first one first")
+
+
+class OutputLines(Message):
+    lines: list[OutputLine] = Field(description="the last lines, the oldest one first")
+
+
+class ManagerList(Message):
+    managers: list[ManagerStatus] = Field(description="the flow's crawl managers, with their numbers")
 
 
 async def _item_filter(
@@ -88,9 +122,9 @@ async def preview_manager(api: CurrentApi, body: StartManager) -> FlowDefinition
     dependencies=READING,
     responses=problems(_404=docs.NO_FLOW),
 )
-def list_managers(api: CurrentApi, flow: Flow) -> messages.ManagerList:
+def list_managers(api: CurrentApi, flow: Flow) -> ManagerList:
     """Return the flow's crawl managers with the numbers of their items, their sums, and their problems."""
-    return messages.ManagerList(managers=list(api.control.flows.managers(flow)))
+    return ManagerList(managers=list(api.control.flows.managers(flow)))
 
 
 @router.get(
@@ -104,10 +138,10 @@ def list_items(
     chosen: Chosen,
     after: Annotated[int, Query(ge=0, le=1 << 31, description="only items after this number")] = 0,
     limit: Annotated[int, Query(ge=1, le=1000, description="largest number in the answer")] = 100,
-) -> messages.ItemPage:
+) -> ItemPage:
     """Return the items of a crawl manager by number, each with its last attempt."""
     page = api.control.flows.items(flow, chosen, after=after, limit=limit + 1)
-    return messages.ItemPage(items=list(page[:limit]), next=page[limit - 1].number if len(page) > limit else None)
+    return ItemPage(items=list(page[:limit]), next=page[limit - 1].number if len(page) > limit else None)
 
 
 @router.get(
@@ -135,9 +169,9 @@ def list_item_attempts(
     flow: Flow,
     item: Annotated[Number, Query(description="number of the item")],
     manager: Manager = None,
-) -> messages.ItemAttempts:
+) -> ItemAttempts:
     """Return the attempts of a crawl manager's item, with the arguments that have changed from one to the next."""
-    return messages.ItemAttempts(attempts=list(api.control.flows.item_attempts(flow, item, manager)))
+    return ItemAttempts(attempts=list(api.control.flows.item_attempts(flow, item, manager)))
 
 
 @router.get(
@@ -145,13 +179,13 @@ def list_item_attempts(
     dependencies=READING,
     responses=problems(_404=docs.NO_FLOW),
 )
-def get_manager_log(api: CurrentApi, flow: Flow, manager: Manager = None) -> messages.OutputLines:
+def get_manager_log(api: CurrentApi, flow: Flow, manager: Manager = None) -> OutputLines:
     """Return the last lines that a crawl manager's object has printed or logged: at most 200 lines."""
-    return messages.OutputLines(lines=list(api.control.flows.output(flow, manager)))
+    return OutputLines(lines=list(api.control.flows.output(flow, manager)))
 
 
 @router.post("/{flow:path}/items", status_code=202, dependencies=OPERATING, responses=effect("The manager has ended."))
-async def add_items(api: CurrentApi, caller: Caller, flow: Flow, body: messages.AddItemsBody) -> FlowAnswer:
+async def add_items(api: CurrentApi, caller: Caller, flow: Flow, body: AddItemsBody) -> FlowAnswer:
     """Add items to an open crawl manager, once for the key."""
     added = tuple(added_items(body.items, None))
     request = AddItems(key=body.key, items=added, manager=body.manager, actor=body.actor)

@@ -1,14 +1,18 @@
-"""Explanation: why a crawl manager, or an item of a crawl manager, is in its state."""
+"""Rules for crawl managers: why a manager or an item is in its state, corrections for a retry, and the last output."""
 
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
+from pydantic import JsonValue
+
 from crawler_lifecycle.base.words import counted
-from crawler_lifecycle.flows.model.manager_records import ItemRecord, ManagerStatus
+from crawler_lifecycle.flows.model.manager_records import ItemRecord, ManagerStatus, OutputLine
 from crawler_lifecycle.flows.model.records import Why
 from crawler_lifecycle.flows.model.turns import Counts
 from crawler_lifecycle.flows.rules.words import HOST, NO_HOST, SILENT_HOST
 from crawler_lifecycle.model.flow_states import FlowIntent, MemberState
-from crawler_lifecycle.model.manager_items import ItemState
+from crawler_lifecycle.model.manager_items import ItemState, Override
+from crawler_lifecycle.model.requests import RunParameters, refusals_as_bad_input
 
 PROBLEM = "manager_paused"
 PAUSED, DRAINING = "paused", "draining"
@@ -23,6 +27,10 @@ REACTION = "reaction"
 NO_REACTION = "finished; the manager has not processed the end yet"
 CLOSING, CLOSED = "closing", "closed"
 REASONS = {FlowIntent.PAUSE: f"{PAUSED}: the flow is paused", FlowIntent.DRAIN: f"{DRAINING}: nothing new starts"}
+SPIDER, SPIDER_ARGS = "spider", "spider_args"  # the author's words for a crawler, and for a crawl's arguments
+MOST_LINES = 200
+MOST_CHARACTERS = 20_000  # in all lines
+LONGEST_LINE = 1000  # characters
 
 
 def explained(item: ItemRecord, manager: ManagerStatus, intent: FlowIntent) -> Why:
@@ -144,3 +152,43 @@ def _cause_of_end(item: ItemRecord, manager: ManagerStatus | None = None) -> str
 
 def _since(item: ItemRecord) -> datetime | None:
     return item.started_at if item.state is ItemState.RUNNING else item.ended_at
+
+
+def changed_arguments(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, str | None]:
+    """Return the arguments with other values than before. None: the argument is gone."""
+    gone = dict.fromkeys(before.keys() - after.keys())
+    return {**{name: value for name, value in after.items() if before.get(name) != value}, **gone}
+
+
+def corrected(override: Override, arguments: Mapping[str, JsonValue] | None, spider: str | None) -> Override:
+    """Return the item's parameters with new arguments over the previous arguments, and with the crawler."""
+    former = override.get(SPIDER_ARGS)
+    changed: Override = {**override}
+    if arguments:
+        changed[SPIDER_ARGS] = {**(former if isinstance(former, dict) else {}), **arguments}
+    if spider is not None:
+        changed[SPIDER] = spider
+    return changed
+
+
+def renewed(
+    request: RunParameters, arguments: Mapping[str, JsonValue] | None, spider: str | None = None
+) -> RunParameters:
+    """Return the item's request with new arguments over the previous arguments, and with the crawler."""
+    texts = {name: value if isinstance(value, str) else str(value) for name, value in (arguments or {}).items()}
+    with refusals_as_bad_input():
+        fields = request.model_dump(exclude_none=True)
+        changed = {**fields, "arguments": {**request.arguments, **texts}, "crawler": spider or request.crawler}
+        return RunParameters.model_validate(changed)
+
+
+def last_lines(former: Sequence[OutputLine], new: Sequence[OutputLine]) -> list[OutputLine]:
+    """Return the last lines. A new line among the previous lines comes from a repeated call."""
+    known = {(line.at, line.text) for line in former}
+    lines = [*former, *(line for line in new if (line.at, line.text) not in known)][-MOST_LINES:]
+    rest = MOST_CHARACTERS
+    for place in range(len(lines) - 1, -1, -1):
+        rest -= len(lines[place].text)
+        if rest < 0:
+            return lines[place + 1 :]
+    return lines
