@@ -4,12 +4,9 @@ import click
 
 from crawler_lifecycle.console.failures import Commands
 from crawler_lifecycle.flows.cli import reading as flow_reading
-from crawler_lifecycle.flows.cli import requests as flow_holding
 from crawler_lifecycle.flows.cli import requests as flow_requests
 from crawler_lifecycle.flows.cli import watching as flow_watching
 from crawler_lifecycle.managers.cli import flow_checking, flow_pushing
-from crawler_lifecycle.managers.cli import flow_checking as flow_picturing
-from crawler_lifecycle.managers.cli import flow_pushing as flow_starting
 from crawler_lifecycle.stack import flow_running
 
 
@@ -30,7 +27,7 @@ def flow() -> None:
 
 for command in (
     flow_pushing.push,
-    flow_starting.start,
+    flow_pushing.start,
     flow_checking.check,
     flow_running.run,
     flow_reading.list_flows,
@@ -39,14 +36,14 @@ for command in (
     flow_reading.log,
     flow_reading.results,
     flow_watching.watch,
-    flow_picturing.graph,
+    flow_checking.graph,
     flow_reading.why,
     flow_pushing.add,
     flow_requests.approve,
     flow_requests.cancel,
     flow_requests.retry,
-    flow_holding.pause,
-    flow_holding.resume,
-    flow_holding.stop,
+    flow_requests.pause,
+    flow_requests.resume,
+    flow_requests.stop,
 ):
     flow.add_command(command)

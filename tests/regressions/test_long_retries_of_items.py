@@ -8,8 +8,7 @@ from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.flows.model.requests import CancelItems, RetryItems, RetryMembers
 from crawler_lifecycle.flows.model.turns import Counts, Page
-from crawler_lifecycle.managers.store import doors as manager_renewing
-from crawler_lifecycle.managers.store import doors as manager_retries
+from crawler_lifecycle.managers.store import doors as manager_doors
 from crawler_lifecycle.model.flow_states import EndKind
 from crawler_lifecycle.model.manager_items import Item, ItemState, Verdict
 from crawler_lifecycle.model.requests import RunParameters
@@ -39,11 +38,11 @@ def retry(flow: Managed, **fields: Any) -> int:
 def test_a_retry_in_pages_goes_on_after_a_death(
     flow: Managed, monkeypatch: pytest.MonkeyPatch, chosen: Any, arguments: Any
 ) -> None:
-    monkeypatch.setattr(manager_retries, "AT_ONCE", 2)
+    monkeypatch.setattr(manager_doors, "AT_ONCE", 2)
     failed(flow, *"abcde")
     over(flow, "finished_with_failures")
     pages: list[Any] = []
-    repeat = manager_renewing.repeat
+    repeat = manager_doors.repeat
 
     def dies(*given: Any) -> int:
         if len(pages) == 2:
@@ -52,8 +51,8 @@ def test_a_retry_in_pages_goes_on_after_a_death(
         return repeat(*given)
 
     with monkeypatch.context() as patch:
-        patch.setattr(manager_retries, "repeat", dies)
-        patch.setattr(manager_renewing, "repeat", dies)
+        patch.setattr(manager_doors, "repeat", dies)
+        patch.setattr(manager_doors, "repeat", dies)
         with pytest.raises(KeyboardInterrupt):
             retry(flow, numbers=chosen, arguments=arguments)
     assert counts(flow) == Counts(waiting=4, failed=1)
@@ -72,13 +71,13 @@ def test_each_page_of_a_retry_has_its_own_transaction(flow: Managed, monkeypatch
     names = [f"shop-{number}" for number in range(1001)]
     flow.offer(*names, read=len(names))
     pages: list[Any] = []
-    page = manager_retries.ManagerRetries._retry_page
+    page = manager_doors.ManagerRetries._retry_page
 
     def noted(*given: Any) -> Any:
         pages.append(page(*given))
         return pages[-1]
 
-    monkeypatch.setattr(manager_retries.ManagerRetries, "_retry_page", noted)
+    monkeypatch.setattr(manager_doors.ManagerRetries, "_retry_page", noted)
     assert retry(flow, numbers=tuple(range(1, 1002)), arguments={"depth": 3}) == 1001
     assert [rest and rest.count for _, rest in pages] == [500, 1000, None]
 
@@ -108,7 +107,7 @@ def test_a_stopped_manager_goes_on_with_its_unstarted_items(flow: Managed, by_it
 def test_a_retry_with_arguments_that_a_later_item_refuses_changes_no_item(
     flow: Managed, monkeypatch: pytest.MonkeyPatch, chosen: Any
 ) -> None:
-    monkeypatch.setattr(manager_retries, "AT_ONCE", 2)
+    monkeypatch.setattr(manager_doors, "AT_ONCE", 2)
     full = RunParameters(crawler="books", arguments={f"argument-{number}": "x" for number in range(100)})
     flow.managers.offer(flow.mine, Page(items=(item("a"), item("b"), Item(request=full, override={}, key="c")), read=3))
     for number in (1, 2, 3):

@@ -8,7 +8,7 @@ from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.flows.model.requests import RetryItems
 from crawler_lifecycle.flows.model.turns import Counts
 from crawler_lifecycle.flows.ports.ledger import DoorAnswer
-from crawler_lifecycle.managers.store import doors as manager_retries
+from crawler_lifecycle.managers.store import doors as manager_doors
 from crawler_lifecycle.model.manager_items import Verdict
 from crawler_lifecycle.model.states import RunStatus
 from tests.contracts.managers import Managed, begun_again, counts, managed, over
@@ -69,7 +69,7 @@ def test_a_manager_with_nothing_more_to_do_stays_closed(flow: Managed, is_exhaus
 
 
 def test_arguments_reach_items_that_had_not_started(flow: Managed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(manager_retries, "AT_ONCE", 2)
+    monkeypatch.setattr(manager_doors, "AT_ONCE", 2)
     flow.offer(*"abcdefg", read=7)
     for number in (2, 4, 6):
         flow.ended_run(flow.started(number), RunStatus.FAILED)

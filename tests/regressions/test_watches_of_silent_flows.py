@@ -8,7 +8,7 @@ import pytest
 
 from crawler_lifecycle.assembly.store import SqlStore
 from crawler_lifecycle.flows import Workflow
-from crawler_lifecycle.flows.cli import watching as flow_silences
+from crawler_lifecycle.flows.cli import watching
 from crawler_lifecycle.flows.cli.watching import show_changes
 from crawler_lifecycle.flows.commands.members import member_records
 from crawler_lifecycle.flows.model.records import FlowChange, MemberRecord
@@ -21,8 +21,8 @@ from tests.unit.flows.work import plain
 async def test_a_silent_flow_says_once_what_its_jobs_wait_for(
     stored: SqlStore, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(flow_silences, "SILENT_SECONDS", 0.001)
-    third, calls, lines = asyncio.Event(), list[str](), flow_silences.waiting_lines
+    monkeypatch.setattr(watching, "SILENT_SECONDS", 0.001)
+    third, calls, lines = asyncio.Event(), list[str](), watching.waiting_lines
 
     def counted_lines(flow: str, jobs: Iterable[MemberRecord]) -> Iterator[str]:
         calls.append(flow)
@@ -30,7 +30,7 @@ async def test_a_silent_flow_says_once_what_its_jobs_wait_for(
             third.set()
         return lines(flow, jobs)
 
-    monkeypatch.setattr(flow_silences, "waiting_lines", counted_lines)
+    monkeypatch.setattr(watching, "waiting_lines", counted_lines)
     workflow = Workflow("shops", id="w").add("load", plain).add("parse", plain)
     stored.flow_doors.push(PushFlow(definition=workflow.definition()))
     assert Hand(stored, "w", stored.flow_records.uid_of("w")).flow.epoch

@@ -17,7 +17,7 @@ from crawler_lifecycle.clusters.adapters.catalogue import Catalogue
 from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.flows import Workflow
 from crawler_lifecycle.flows.authors.building import fragment_of
-from crawler_lifecycle.flows.cli import requests as flow_holding
+from crawler_lifecycle.flows.cli import requests
 from crawler_lifecycle.flows.cli.lines import change_lines, end_line, flow_lines, job_lines, list_lines, progress_lines
 from crawler_lifecycle.flows.cli.options import print_effect
 from crawler_lifecycle.flows.cli.watching import FlowReport, end_lines
@@ -424,7 +424,7 @@ def test_stops(pushed: Crawlctl, database: Database, monkeypatch: pytest.MonkeyP
         print_effect(*words, **options)
         hand(database).go_on()
 
-    monkeypatch.setattr(flow_holding, "print_effect", print_and_go_on)
+    monkeypatch.setattr(requests, "print_effect", print_and_go_on)
     stopped = lines(pushed, "stop", "nightly-1", "--wait", "--reason", "r")
     assert stopped[0] == "flow nightly-1: 4 jobs cancelled, those under way are asked to end"
     assert stopped[-1] == "flow nightly-1 is cancelled: nothing of it runs any more"

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from crawler_lifecycle.hosts.managers import desk as output
+from crawler_lifecycle.hosts.managers import desk
 from crawler_lifecycle.hosts.managers.desk import Output
 
 
@@ -18,7 +18,7 @@ def test_a_line_after_the_clock_was_set_back_is_kept_until_it_is_written(monkeyp
     lines = Output()
     lines.add("first")
     written = lines.lines()
-    monkeypatch.setattr(output, "datetime", EarlierClock)
+    monkeypatch.setattr(desk, "datetime", EarlierClock)
     lines.add("second")
     lines.note_written(written)
     assert [line.text for line in lines.lines()] == ["second"]

@@ -7,7 +7,7 @@ import pytest
 
 from crawler_lifecycle.flows import Workflow
 from crawler_lifecycle.flows.store import ledger as flow_ledger
-from crawler_lifecycle.flows.workflows import course as flow_writes
+from crawler_lifecycle.flows.workflows import course
 from tests.flow_stage import FlowStage
 from tests.unit.flows.work import plain
 from tests.workflows.graphs import activities_of, door, shown_as
@@ -28,7 +28,7 @@ async def largest_payload(flows: FlowStage, flow: Any) -> int:
 
 async def test_rows_are_read_and_written_in_pieces(flows: FlowStage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(flow_ledger, "BYTES_IN_A_PAGE", PAGE)
-    monkeypatch.setattr(flow_writes, "BYTES_IN_A_WRITE", WRITE)
+    monkeypatch.setattr(course, "BYTES_IN_A_WRITE", WRITE)
     workflow = Workflow().add("gate", plain, queue="elsewhere").add_many("many", [plain] * 200, deps="gate")
     flow, supervisor = await flows.start(workflow.add("last", plain, deps="many"))
     await shown_as(flow, "gate", "available")

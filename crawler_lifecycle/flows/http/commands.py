@@ -8,8 +8,7 @@ from fastapi import APIRouter, Request, Response
 
 from crawler_lifecycle.base.requesters import of_token
 from crawler_lifecycle.flows.commands.definitions import read_definition, read_fragment
-from crawler_lifecycle.flows.http import flows as messages
-from crawler_lifecycle.flows.http.flows import CurrentApi, Flow
+from crawler_lifecycle.flows.http.flows import AppendBody, CurrentApi, Flow, FlowBody
 from crawler_lifecycle.flows.model.records import FlowAnswer
 from crawler_lifecycle.flows.model.requests import (
     AppendMembers,
@@ -51,7 +50,7 @@ async def push_flow(
     api: CurrentApi,
     caller: Caller,
     request: Request,
-    body: messages.FlowBody,
+    body: FlowBody,
     response: Response,
     actor: Actor = None,
 ) -> FlowAnswer:
@@ -74,7 +73,7 @@ async def append_to_flow(
     caller: Caller,
     flow: Flow,
     request: Request,
-    body: messages.AppendBody,
+    body: AppendBody,
 ) -> FlowAnswer:
     """Add jobs to an open flow, once for the key."""
     content: Any = json.loads(await request.body())

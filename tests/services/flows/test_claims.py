@@ -19,7 +19,7 @@ from crawler_lifecycle.flows.authors.modules import load
 from crawler_lifecycle.flows.cli.lines import cause_in_words
 from crawler_lifecycle.flows.model.definition import CallForm
 from crawler_lifecycle.flows.ports.claims import StepEnd
-from crawler_lifecycle.hosts import attempts as execution
+from crawler_lifecycle.hosts import attempts as host_attempts
 from crawler_lifecycle.model.flow_states import EndKind
 from tests.contracts.flows import Flow
 from tests.flow_stage import Watched
@@ -83,7 +83,7 @@ async def test_an_attempt_elsewhere_is_waited_for(host: Hosted) -> None:
 async def test_a_lost_claim_ends_the_function_and_drops_its_result(
     host: Hosted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(execution, "GRACE_SECONDS", 0.3)
+    monkeypatch.setattr(host_attempts, "GRACE_SECONDS", 0.3)
     flow = await host.push(
         Workflow("lost").add_cascade("loop", authors.async_wait).add_cascade("thread", authors.wait_for_cancel)
     )

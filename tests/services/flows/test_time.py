@@ -14,9 +14,8 @@ import pytest_asyncio
 from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.errors import NotReady
 from crawler_lifecycle.flows import Workflow
-from crawler_lifecycle.hosts import attempts as execution
-from crawler_lifecycle.hosts import functions as isolation
-from crawler_lifecycle.hosts import runners as loops
+from crawler_lifecycle.hosts import attempts as host_attempts
+from crawler_lifecycle.hosts import functions, runners
 from tests.contracts.flows import Flow
 from tests.services.flows import authors
 from tests.services.flows.attempts import attempts, has_begun, until
@@ -25,10 +24,10 @@ from tests.services.flows.supervised import Hosted, hosted, single
 
 @pytest.fixture(autouse=True)
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(execution, "GRACE_SECONDS", 0.3)
-    monkeypatch.setattr(isolation, "KILL_SECONDS", 0.3)
-    monkeypatch.setattr(loops, "BLOCKED_SECONDS", 0.3)
-    monkeypatch.setattr(loops, "CHECK_SECONDS", 0.05)
+    monkeypatch.setattr(host_attempts, "GRACE_SECONDS", 0.3)
+    monkeypatch.setattr(functions, "KILL_SECONDS", 0.3)
+    monkeypatch.setattr(runners, "BLOCKED_SECONDS", 0.3)
+    monkeypatch.setattr(runners, "CHECK_SECONDS", 0.05)
 
 
 async def until_written(path: Path) -> str:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from crawler_lifecycle.flows import Workflow, any_of, crawl
-from crawler_lifecycle.flows.rules import slicing as module
+from crawler_lifecycle.flows.rules import slicing
 from crawler_lifecycle.flows.rules.ends import RunSeen
 from crawler_lifecycle.flows.rules.slicing import MOST_AT_ONCE, MOST_FOLLOWERS, followers
 from crawler_lifecycle.model.flow_states import MemberState
@@ -64,7 +64,7 @@ def test_a_long_chain_follows_in_parts() -> None:
 
 def test_followers_with_long_routes_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
     play = started(chain(6))
-    monkeypatch.setattr(module, "MOST_CHARACTERS", 3 * len(play.row("a").route))
+    monkeypatch.setattr(slicing, "MOST_CHARACTERS", 3 * len(play.row("a").route))
     assert following(play) == {"s1": ["a"], "s2": ["s1"], "s3!": ["s2"]}
 
 
@@ -148,7 +148,7 @@ def test_a_wide_fan_in_is_not_searched_while_many_dependencies_are_open(monkeypa
     for number in range(100):
         workflow.add(f"a{number}", plain)
     play = started(workflow.add("z", plain, deps=[f"a{number}" for number in range(100)]))
-    monkeypatch.setattr(module, "_is_certain", None)  # each call fails
+    monkeypatch.setattr(slicing, "_is_certain", None)  # each call fails
     assert following(play, "a7") == {}
 
 
