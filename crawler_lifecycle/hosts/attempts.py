@@ -140,12 +140,6 @@ class Execution:
         running.end.add_done_callback(lambda _: self.slots.recover(self.step.path))
 
 
-def _end_after_drain(running: Running) -> Ended | None:
-    """Return the end if the function has ended on its own in the meantime."""
-    end = running.end.result() if running.end.done() else None
-    return None if end is None or end.is_stopped else end
-
-
 @dataclass(frozen=True)
 class Attempts:
     """Functions, grafts and ends for claimed attempts. Every execution has a slot already."""
@@ -265,6 +259,12 @@ class Suspects:
     def close(self) -> None:
         if self._process is not None:
             self._process.close()
+
+
+def _end_after_drain(running: Running) -> Ended | None:
+    """Return the end if the function has ended on its own in the meantime."""
+    end = running.end.result() if running.end.done() else None
+    return None if end is None or end.is_stopped else end
 
 
 def _died(deaths: int) -> Ended:

@@ -46,42 +46,6 @@ def result_check(function: Callable[..., Any]) -> Callable[[Any], None]:
     return lambda value: _check(adapter, value)
 
 
-def _check(adapter: TypeAdapter[Any], value: Any) -> None:
-    """Check the value. Fields of a dataclass are checked one by one: only pydantic's models check their own fields."""
-    if is_dataclass(value) and not isinstance(value, type):
-        value = {field.name: getattr(value, field.name) for field in fields(value) if field.init}
-    adapter.validate_python(value)
-
-
-@functools.cache
-def _adapters(function: Callable[..., Any]) -> Mapping[str, TypeAdapter[Any]]:
-    """Return the checks for annotations that pydantic understands, by the parameter's name or RESULT."""
-    try:
-        hints = typing.get_type_hints(inspect.unwrap(function), include_extras=True)
-    except Exception:  # noqa: BLE001 - an annotation for the type checker alone may name a missing module
-        return {}
-    if RESULT in hints:
-        hints[RESULT] = _of_value(hints[RESULT])
-    adapters = {}
-    for name, hint in hints.items():
-        if hint is not Any and hint is not type(None):
-            try:
-                adapters[name] = TypeAdapter(hint)
-            except (PydanticUserError, PydanticUndefinedAnnotation):
-                continue
-    return adapters
-
-
-def _of_value(hint: Any) -> Any:
-    """Return the annotation without the results that are no values, such as a Cancel."""
-    if hint in ACTS:
-        return Any
-    if typing.get_origin(hint) not in (typing.Union, types.UnionType):
-        return hint
-    kept = tuple(part for part in typing.get_args(hint) if part not in ACTS)
-    return typing.Union[kept] if kept else Any  # noqa: UP007 - the parts are known at run time alone
-
-
 def work_of(step: ClaimedStep) -> StepWork:
     work = step.definition.work
     assert isinstance(work, StepWork), f"{step.path} is no step"
@@ -142,6 +106,42 @@ def prepared(function: Function, step: ClaimedStep, context: Context) -> Call:
             return functools.partial(function, **checked(function, _parameters(function, step, context)))
         case CallForm.MANAGER:
             raise BadInput("form", "this host runs no crawl managers")
+
+
+def _check(adapter: TypeAdapter[Any], value: Any) -> None:
+    """Check the value. Fields of a dataclass are checked one by one: only pydantic's models check their own fields."""
+    if is_dataclass(value) and not isinstance(value, type):
+        value = {field.name: getattr(value, field.name) for field in fields(value) if field.init}
+    adapter.validate_python(value)
+
+
+@functools.cache
+def _adapters(function: Callable[..., Any]) -> Mapping[str, TypeAdapter[Any]]:
+    """Return the checks for annotations that pydantic understands, by the parameter's name or RESULT."""
+    try:
+        hints = typing.get_type_hints(inspect.unwrap(function), include_extras=True)
+    except Exception:  # noqa: BLE001 - an annotation for the type checker alone may name a missing module
+        return {}
+    if RESULT in hints:
+        hints[RESULT] = _of_value(hints[RESULT])
+    adapters = {}
+    for name, hint in hints.items():
+        if hint is not Any and hint is not type(None):
+            try:
+                adapters[name] = TypeAdapter(hint)
+            except (PydanticUserError, PydanticUndefinedAnnotation):
+                continue
+    return adapters
+
+
+def _of_value(hint: Any) -> Any:
+    """Return the annotation without the results that are no values, such as a Cancel."""
+    if hint in ACTS:
+        return Any
+    if typing.get_origin(hint) not in (typing.Union, types.UnionType):
+        return hint
+    kept = tuple(part for part in typing.get_args(hint) if part not in ACTS)
+    return typing.Union[kept] if kept else Any  # noqa: UP007 - the parts are known at run time alone
 
 
 def _keywords(step: ClaimedStep) -> dict[str, Any]:

@@ -127,15 +127,6 @@ class InProcess:
         self._process.stop()
 
 
-def _died(cause: str) -> Ended:
-    problem = f"the process with the function {cause}"
-    return Ended(EndKind.FAILED, reason=problem, outcome=PROCESS_DIED, error=problem)
-
-
-async def _awaited(future: "Future[Ended]") -> Ended:
-    return await asyncio.wrap_future(future)
-
-
 @dataclass
 class Functions:
     """The authors' functions in a host. `surroundings`: entered around every call, such as an open client."""
@@ -184,3 +175,12 @@ class Functions:
 def new_link(step: ClaimedStep) -> StepLink:
     """Return a link with a log under the name of the function's module."""
     return StepLink(logging.getLogger(work_of(step).function.partition(":")[0]))
+
+
+def _died(cause: str) -> Ended:
+    problem = f"the process with the function {cause}"
+    return Ended(EndKind.FAILED, reason=problem, outcome=PROCESS_DIED, error=problem)
+
+
+async def _awaited(future: "Future[Ended]") -> Ended:
+    return await asyncio.wrap_future(future)

@@ -104,16 +104,6 @@ def code_version(modules: Modules) -> str:
     return digest.hexdigest()[:DIGITS]
 
 
-def _files(modules: Modules) -> Iterator[tuple[str, Path]]:
-    """Yield names and files. A module may have no file, such as a namespace package."""
-    packages = {name.partition(".")[0] for name in modules.names}
-    folders = {Path(target).resolve().parent for target in modules.targets if is_file(target)}
-    for name, module in list(sys.modules.items()):
-        path = Path(getattr(module, "__file__", None) or "")
-        if path.is_file() and (name.partition(".")[0] in packages or path.parent in folders):
-            yield name, path
-
-
 class UnimportedManager(BaseLoopScript):
     """Stands for a manager whose module is broken. The object's own process imports the module and reports its failure.
 
@@ -232,3 +222,13 @@ class StepHost:
         """Release claims without an execution, such as after a release without an answer."""
         logger.warning("%d claims are released, since no function runs under them", len(keys))
         self._tasks.spawn(self._claiming.release(keys))
+
+
+def _files(modules: Modules) -> Iterator[tuple[str, Path]]:
+    """Yield names and files. A module may have no file, such as a namespace package."""
+    packages = {name.partition(".")[0] for name in modules.names}
+    folders = {Path(target).resolve().parent for target in modules.targets if is_file(target)}
+    for name, module in list(sys.modules.items()):
+        path = Path(getattr(module, "__file__", None) or "")
+        if path.is_file() and (name.partition(".")[0] in packages or path.parent in folders):
+            yield name, path

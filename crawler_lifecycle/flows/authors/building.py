@@ -125,6 +125,40 @@ class _Collected:
                 self.add(part.workflow, joined(base, part.name), context, report, level + 1)
 
 
+def encoded_context(context: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: encode(f"context {key!r}", value) for key, value in context.items()}
+
+
+def paths_of(workflow: Level, base: str = ROOT) -> Iterator[tuple[str, WorkflowStep]]:
+    """Yield all jobs with their paths, in their order."""
+    for part in workflow.parts.values():
+        step = part if isinstance(part, WorkflowStep) else part.grafter
+        if step is not None:
+            yield joined(base, step.name), step
+        if isinstance(part, SubWorkflow):
+            yield from paths_of(part.workflow, joined(base, part.name))
+
+
+def cascade_job(name: str, function: Any) -> StepJob:
+    """Return the job for a function with the context. Items with a function make a single job with all items."""
+    if isinstance(function, tuple):
+        items, item_function = _pair(name, function)
+        return _step(name, item_function, CallForm.ITEM).with_arguments(items)
+    return _step(name, function, CallForm.CONTEXT)
+
+
+def item_jobs(name: str, pair: tuple[Any, Callable[..., Any]]) -> list[tuple[str, StepJob]]:
+    """Return a job for every item, by name."""
+    items, function = _pair(name, pair)
+    job = _step(name, function, CallForm.ITEM)
+    return [(key, job.with_arguments(item)) for key, item in named_items(name, items)]
+
+
+def task_job(name: str, function: Any) -> StepJob:
+    """Return the job for a crawl's tasks."""
+    return _step(name, function, CallForm.ITEM)
+
+
 def _member(step: WorkflowStep, workflow: Level, base: str, report: Report | None) -> MemberDefinition:
     ignore_cancelled, ignore_discarded = resolved((step.ignore_cancelled, step.ignore_discarded), workflow)
     job = step.job.reporting(report) if isinstance(step.job, CrawlJob) else step.job
@@ -165,10 +199,6 @@ def _absolute(need: Need, base: str) -> Need:
     return need.model_copy(update={"on": tuple(joined(base, path) for path in need.on)})
 
 
-def encoded_context(context: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: encode(f"context {key!r}", value) for key, value in context.items()}
-
-
 def _check_required(step: WorkflowStep, context: Mapping[str, Any]) -> None:
     """Refuse a step if neither a dependency nor the context gives a value for a parameter."""
     if not isinstance(step.job, StepJob):
@@ -179,36 +209,6 @@ def _check_required(step: WorkflowStep, context: Mapping[str, Any]) -> None:
             f"job of {step.name!r}",
             f"{step.job.title} needs {missing[0]!r}, which is neither a dependency nor a key of the context",
         )
-
-
-def paths_of(workflow: Level, base: str = ROOT) -> Iterator[tuple[str, WorkflowStep]]:
-    """Yield all jobs with their paths, in their order."""
-    for part in workflow.parts.values():
-        step = part if isinstance(part, WorkflowStep) else part.grafter
-        if step is not None:
-            yield joined(base, step.name), step
-        if isinstance(part, SubWorkflow):
-            yield from paths_of(part.workflow, joined(base, part.name))
-
-
-def cascade_job(name: str, function: Any) -> StepJob:
-    """Return the job for a function with the context. Items with a function make a single job with all items."""
-    if isinstance(function, tuple):
-        items, item_function = _pair(name, function)
-        return _step(name, item_function, CallForm.ITEM).with_arguments(items)
-    return _step(name, function, CallForm.CONTEXT)
-
-
-def item_jobs(name: str, pair: tuple[Any, Callable[..., Any]]) -> list[tuple[str, StepJob]]:
-    """Return a job for every item, by name."""
-    items, function = _pair(name, pair)
-    job = _step(name, function, CallForm.ITEM)
-    return [(key, job.with_arguments(item)) for key, item in named_items(name, items)]
-
-
-def task_job(name: str, function: Any) -> StepJob:
-    """Return the job for a crawl's tasks."""
-    return _step(name, function, CallForm.ITEM)
 
 
 def _pair(name: str, pair: tuple[Any, ...]) -> tuple[Any, Callable[..., Any]]:

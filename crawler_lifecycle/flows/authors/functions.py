@@ -77,58 +77,6 @@ def keyword_names(function: Callable[..., Any]) -> tuple[str, ...] | None:
     return tuple(part.name for part in parameters if part.kind in kinds)
 
 
-def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except ValueError as error:
-        raise BadInput("job", f"{_title(function)} does not report its parameters") from error
-    variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    return [part for part in parameters if part.kind not in variable]
-
-
-def _why_no_function(function: Any) -> str | None:
-    if isinstance(function, functools.partial):
-        return "is a partial"
-    if inspect.ismethod(function):
-        return "is a bound method"
-    if not inspect.isfunction(function) and not inspect.isclass(function):
-        return "is no function"
-    return None
-
-
-def _why_unfindable(function: Any) -> str | None:
-    if function.__name__ == "<lambda>":
-        return "has no name"
-    if "<locals>" in function.__qualname__:
-        return "is defined inside a function"
-    if "." in function.__qualname__:
-        return "is defined inside a class"
-    present = getattr(sys.modules.get(function.__module__), function.__name__, function)
-    if inspect.unwrap(present) is not inspect.unwrap(function):
-        return f"is not the function that {function.__module__} has under its name"
-    return None
-
-
-def _title(function: Any) -> str:
-    while isinstance(function, functools.partial):
-        function = function.func
-    return str(getattr(function, "__qualname__", repr(function)))[:120]
-
-
-def _module(name: str) -> str:
-    """Return the module's name; the main module has the name under which a host imports its file."""
-    if name != "__main__":
-        return name
-    main = sys.modules["__main__"]
-    spec = getattr(main, "__spec__", None)
-    if spec is not None:
-        return str(spec.name)
-    file = getattr(main, "__file__", None)
-    if file is None:
-        raise BadInput("job", "is defined in an interactive session, where no other process can find it")
-    return PurePath(file).stem
-
-
 class StepFunction(Protocol[P, R_co]):
     """A function with a mark: `job` is the function as a job, and a call still calls the function."""
 
@@ -188,16 +136,6 @@ def worker(**options: Unpack[JobOptions]) -> Callable[[type[Class]], type[Class]
     return mark
 
 
-def _job_of_class(cls: type) -> StepJob:
-    """Return a worker class's job without arguments, with the options from its own mark."""
-    default = vars(cls).get("_default")
-    if isinstance(default, StepJob):
-        return default
-    if not inspect.isfunction(getattr(cls, "process", None)):
-        raise BadInput("worker", f"{cls.__qualname__} has no method process(self, job)")
-    return StepJob(function=reference(cls), form=CallForm.JOB)
-
-
 def step_of(function: Callable[..., Any]) -> StepJob:
     """Return a plain function as a job."""
     form = call_form(function)
@@ -221,6 +159,68 @@ def as_job(name: str, value: object) -> Job:
         raise BadInput(f"job of {name!r}", f"expected a crawl, a worker's job or a function, not {value!r}"[:200])
     with refusals_with_job(name):
         return step_of(value)
+
+
+def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except ValueError as error:
+        raise BadInput("job", f"{_title(function)} does not report its parameters") from error
+    variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return [part for part in parameters if part.kind not in variable]
+
+
+def _why_no_function(function: Any) -> str | None:
+    if isinstance(function, functools.partial):
+        return "is a partial"
+    if inspect.ismethod(function):
+        return "is a bound method"
+    if not inspect.isfunction(function) and not inspect.isclass(function):
+        return "is no function"
+    return None
+
+
+def _why_unfindable(function: Any) -> str | None:
+    if function.__name__ == "<lambda>":
+        return "has no name"
+    if "<locals>" in function.__qualname__:
+        return "is defined inside a function"
+    if "." in function.__qualname__:
+        return "is defined inside a class"
+    present = getattr(sys.modules.get(function.__module__), function.__name__, function)
+    if inspect.unwrap(present) is not inspect.unwrap(function):
+        return f"is not the function that {function.__module__} has under its name"
+    return None
+
+
+def _title(function: Any) -> str:
+    while isinstance(function, functools.partial):
+        function = function.func
+    return str(getattr(function, "__qualname__", repr(function)))[:120]
+
+
+def _module(name: str) -> str:
+    """Return the module's name; the main module has the name under which a host imports its file."""
+    if name != "__main__":
+        return name
+    main = sys.modules["__main__"]
+    spec = getattr(main, "__spec__", None)
+    if spec is not None:
+        return str(spec.name)
+    file = getattr(main, "__file__", None)
+    if file is None:
+        raise BadInput("job", "is defined in an interactive session, where no other process can find it")
+    return PurePath(file).stem
+
+
+def _job_of_class(cls: type) -> StepJob:
+    """Return a worker class's job without arguments, with the options from its own mark."""
+    default = vars(cls).get("_default")
+    if isinstance(default, StepJob):
+        return default
+    if not inspect.isfunction(getattr(cls, "process", None)):
+        raise BadInput("worker", f"{cls.__qualname__} has no method process(self, job)")
+    return StepJob(function=reference(cls), form=CallForm.JOB)
 
 
 def _marked(function: Callable[P, R_co], step_job: StepJob) -> StepFunction[P, R_co]:

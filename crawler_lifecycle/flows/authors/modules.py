@@ -53,28 +53,6 @@ def authors_traceback(error: BaseException) -> str:
     return "".join(whole.format())
 
 
-def _chain(part: traceback.TracebackException | None) -> Iterator[traceback.TracebackException]:
-    if part is not None:
-        yield part
-        yield from _chain(part.__cause__)
-        yield from _chain(part.__context__)
-
-
-def _frames(error: BaseException) -> list[traceback.FrameSummary]:
-    return [frame for frame in traceback.extract_tb(error.__traceback__) if _may_be_authors(frame.filename)]
-
-
-def _may_be_authors(path: str) -> bool:
-    is_library = path.startswith(STANDARD_LIBRARY) and "site-packages" not in path
-    return not is_library and "importlib" not in path and PRODUCT not in path
-
-
-def _place(author: type | None) -> str:
-    if author is None:
-        return ""
-    return f" ({inspect.getsourcefile(author)}, line {inspect.getsourcelines(author)[1]})"
-
-
 @dataclass(frozen=True)
 class Modules:
     """The authors' modules by name. Another process can import them by the same targets and folder.
@@ -159,6 +137,32 @@ def is_importing() -> bool:
     return bool(_importing)
 
 
+def is_file(target: str) -> bool:
+    return target.endswith(".py") or os.sep in target
+
+
+def _chain(part: traceback.TracebackException | None) -> Iterator[traceback.TracebackException]:
+    if part is not None:
+        yield part
+        yield from _chain(part.__cause__)
+        yield from _chain(part.__context__)
+
+
+def _frames(error: BaseException) -> list[traceback.FrameSummary]:
+    return [frame for frame in traceback.extract_tb(error.__traceback__) if _may_be_authors(frame.filename)]
+
+
+def _may_be_authors(path: str) -> bool:
+    is_library = path.startswith(STANDARD_LIBRARY) and "site-packages" not in path
+    return not is_library and "importlib" not in path and PRODUCT not in path
+
+
+def _place(author: type | None) -> str:
+    if author is None:
+        return ""
+    return f" ({inspect.getsourcefile(author)}, line {inspect.getsourcelines(author)[1]})"
+
+
 def _load(target: str) -> ModuleType:
     name = name_of(target)
     path = _usable(name, Path(target)) if is_file(target) else None
@@ -169,10 +173,6 @@ def _load(target: str) -> ModuleType:
         raise NotReady(f"{target} cannot be imported: {cause(error)}") from error
     finally:
         _importing.remove(target)
-
-
-def is_file(target: str) -> bool:
-    return target.endswith(".py") or os.sep in target
 
 
 def _usable(name: str, path: Path) -> Path:

@@ -49,6 +49,48 @@ def dot_of(workflow: Level) -> str:
     return "\n".join(lines)
 
 
+def write_states_dot(workflow: Level, output: TextIO) -> None:
+    """Write the picture. Jobs of sub-workflows are nodes with their paths, and edges lead to jobs only."""
+    title = workflow.name or workflow.id
+    output.write(f"digraph {quoted(title)} {{\n")
+    output.write("  rankdir=TB;\n")
+    output.write('  node [shape=box, style="rounded,filled", fontname="Arial"];\n')
+    for path, step in paths_of(workflow):
+        label = f'{quoted(path)[:-1]}\\n({step.state.value})"'
+        output.write(f"  {quoted(path)} [label={label}, fillcolor={COLOURS.get(step.state, OTHER_COLOUR)}];\n")
+    for source, target in _job_edges(workflow, ROOT, ()):
+        output.write(f"  {quoted(source)} -> {quoted(target)};\n")
+    output.write('  labelloc="t";\n')
+    output.write(f'  label={quoted(f"Workflow: {title}")[:-1]}\\nState: {workflow.state.value}";\n')
+    output.write("}\n")
+
+
+def mermaid_of(workflow: Level, *, states: bool = False) -> str:
+    """Return the picture. A job's id is its name if Mermaid takes the name as an id, and a number otherwise."""
+    ids = _ids(workflow)
+    lines = ["flowchart TD", *_mermaid_nodes(workflow, ROOT, ids, MERMAID_INDENT), *_mermaid_edges(workflow, ROOT, ids)]
+    if states:
+        lines += _classes(workflow, ids)
+    return "\n".join([*lines, ""])  # a page's fence begins its own line after the picture
+
+
+@dataclass
+class Graph:
+    """Vertices by name, in their order, and edges from a dependency to its dependent."""
+
+    vertices: dict[str, "WorkflowStep | Graph"] = field(default_factory=dict)
+    edges: list[tuple[str, str]] = field(default_factory=list)
+
+
+def graph_of(workflow: Level) -> Graph:
+    """Return a level's graph. A sub-workflow is a graph among the vertices."""
+    graph = Graph()
+    for name, part in workflow.parts.items():
+        graph.vertices[name] = graph_of(part.workflow) if isinstance(part, SubWorkflow) else part
+        graph.edges += [(dependency, name) for dependency in part.sources]
+    return graph
+
+
 def _dot_nodes(level: Level, base: str, indent: str) -> Iterator[str]:
     for part in level.parts.values():
         path = joined(base, part.name)
@@ -104,22 +146,6 @@ def _anchor(path: str) -> str:
     return f"{path}/"
 
 
-def write_states_dot(workflow: Level, output: TextIO) -> None:
-    """Write the picture. Jobs of sub-workflows are nodes with their paths, and edges lead to jobs only."""
-    title = workflow.name or workflow.id
-    output.write(f"digraph {quoted(title)} {{\n")
-    output.write("  rankdir=TB;\n")
-    output.write('  node [shape=box, style="rounded,filled", fontname="Arial"];\n')
-    for path, step in paths_of(workflow):
-        label = f'{quoted(path)[:-1]}\\n({step.state.value})"'
-        output.write(f"  {quoted(path)} [label={label}, fillcolor={COLOURS.get(step.state, OTHER_COLOUR)}];\n")
-    for source, target in _job_edges(workflow, ROOT, ()):
-        output.write(f"  {quoted(source)} -> {quoted(target)};\n")
-    output.write('  labelloc="t";\n')
-    output.write(f'  label={quoted(f"Workflow: {title}")[:-1]}\\nState: {workflow.state.value}";\n')
-    output.write("}\n")
-
-
 def _job_edges(level: Level, base: str, around: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     """Yield a level's edges. `around`: the dependencies for the level's first jobs."""
     for part in level.parts.values():
@@ -147,15 +173,6 @@ def _jobs(level: Level, base: str, name: str) -> Iterator[str]:
         if part.grafter is not None:
             yield path
         yield from (inner for inner, _ in paths_of(part.workflow, path))
-
-
-def mermaid_of(workflow: Level, *, states: bool = False) -> str:
-    """Return the picture. A job's id is its name if Mermaid takes the name as an id, and a number otherwise."""
-    ids = _ids(workflow)
-    lines = ["flowchart TD", *_mermaid_nodes(workflow, ROOT, ids, MERMAID_INDENT), *_mermaid_edges(workflow, ROOT, ids)]
-    if states:
-        lines += _classes(workflow, ids)
-    return "\n".join([*lines, ""])  # a page's fence begins its own line after the picture
 
 
 def _ids(workflow: Level) -> dict[str, str]:
@@ -234,20 +251,3 @@ def _label(text: str) -> str:
     """Return the text for a label in quotes, with codes for what Mermaid reads as more than text."""
     plain = text.replace("\n", " ").replace("#", "#35;").replace('"', "#quot;").replace("`", "#96;")
     return DIRECTION.sub("#100;irection", plain)
-
-
-@dataclass
-class Graph:
-    """Vertices by name, in their order, and edges from a dependency to its dependent."""
-
-    vertices: dict[str, "WorkflowStep | Graph"] = field(default_factory=dict)
-    edges: list[tuple[str, str]] = field(default_factory=list)
-
-
-def graph_of(workflow: Level) -> Graph:
-    """Return a level's graph. A sub-workflow is a graph among the vertices."""
-    graph = Graph()
-    for name, part in workflow.parts.items():
-        graph.vertices[name] = graph_of(part.workflow) if isinstance(part, SubWorkflow) else part
-        graph.edges += [(dependency, name) for dependency in part.sources]
-    return graph

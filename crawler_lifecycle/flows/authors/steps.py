@@ -230,10 +230,6 @@ class Steps(MutableMapping[str, WorkflowStep]):
         return repr(dict(self))
 
 
-def _step_of(part: WorkflowStep | SubWorkflow) -> WorkflowStep | None:
-    return part.grafter if isinstance(part, SubWorkflow) else part
-
-
 class Level:
     """A workflow or sub-workflow, with its parts by name and its state, for readers."""
 
@@ -318,3 +314,7 @@ class Level:
 
     def __getitem__(self, name: str) -> WorkflowStep:
         return self.steps[name]
+
+
+def _step_of(part: WorkflowStep | SubWorkflow) -> WorkflowStep | None:
+    return part.grafter if isinstance(part, SubWorkflow) else part

@@ -79,25 +79,6 @@ def list_lines(flows: Sequence[FlowSummary], now: datetime, width: int | None = 
     return table(shown, shown[0].index("STATE"))
 
 
-def _flow_row(flow: FlowSummary, now: datetime, width: int | None) -> tuple[str, ...]:
-    took = "-" if flow.started_at is None else duration((flow.stopped_at or now) - flow.started_at)
-    jobs = counts(flow.counts) if flow.items is None else sum_words(flow.items)
-    waits = ", ".join(map(_wait, flow.waits_for)) or "-"
-    created = moment_text(flow.created_at, now, width)
-    return flow.id, flow.name or "-", _shown_state(flow), jobs, created, took, waits
-
-
-def _shown_state(flow: FlowSummary) -> str:
-    """Return the state; for a completed flow whose manager has failed items, `failures` beside it."""
-    failures = flow.items is not None and flow.items.failures
-    return f"{flow.state}, failures" if failures and is_success(flow.state) else flow.state
-
-
-def _wait(wait: str) -> str:
-    word, _, name = wait.partition(":")
-    return f"a host of {name}" if word == HOST else f"a decision about {name}"
-
-
 def job_lines(jobs: Sequence[MemberRecord], now: datetime) -> Iterator[str]:
     unfinished = set[str]()  # jobs, and groups with such jobs
     for path in (job.path for job in jobs if not job.state.is_final):
@@ -107,28 +88,10 @@ def job_lines(jobs: Sequence[MemberRecord], now: datetime) -> Iterator[str]:
     return table([JOB_COLUMNS, *(_job_row(job, now, unfinished) for job in jobs)], JOB_COLUMNS.index("STATE"))
 
 
-def _job_row(job: MemberRecord, now: datetime, unfinished: Collection[str]) -> tuple[str, ...]:
-    took = "-" if job.began_at is None else duration((job.ended_at or now) - job.began_at)
-    run = "-" if job.run_id is None else str(job.run_id)
-    attempt = f"{job.attempt or '-'}"
-    why = _shortened(_reason(job) or _dependencies(job, unfinished) or cause_in_words(job.cause) or "")
-    return job.path, f"{job.kind} {job.title}", shown_job(job), attempt, rfc3339(job.since), took, run, why
-
-
 def shown_job(job: MemberRecord) -> str:
     """Return the state; for a completed job with another outcome than the usual one, the outcome beside it."""
     is_completed = job.state is MemberState.COMPLETED
     return f"{job.state}, {job.outcome}" if is_completed and is_odd(job.outcome) else job.state
-
-
-def _dependencies(job: MemberRecord, unfinished: Collection[str]) -> str | None:
-    """Return for example `waits for merge`; None unless the job waits for a dependency in the same list."""
-    awaited = [dep for dep in job.deps if dep in unfinished] if job.cause == DEPENDENCIES else []
-    return f"waits for {', '.join(awaited)}" if awaited else None
-
-
-def _reason(job: MemberRecord) -> str | None:
-    return f"{job.reason}: {job.problem}" if job.reason and job.problem else job.reason
 
 
 def attempt_lines(attempts: Mapping[str, Sequence[AttemptRecord]]) -> Iterator[str]:
@@ -277,6 +240,43 @@ def shown_flow(status: FlowStatus, managers: Sequence[ManagerStatus]) -> str:
 
 def is_success(state: FlowState) -> bool:
     return state is FlowState.COMPLETED
+
+
+def _flow_row(flow: FlowSummary, now: datetime, width: int | None) -> tuple[str, ...]:
+    took = "-" if flow.started_at is None else duration((flow.stopped_at or now) - flow.started_at)
+    jobs = counts(flow.counts) if flow.items is None else sum_words(flow.items)
+    waits = ", ".join(map(_wait, flow.waits_for)) or "-"
+    created = moment_text(flow.created_at, now, width)
+    return flow.id, flow.name or "-", _shown_state(flow), jobs, created, took, waits
+
+
+def _shown_state(flow: FlowSummary) -> str:
+    """Return the state; for a completed flow whose manager has failed items, `failures` beside it."""
+    failures = flow.items is not None and flow.items.failures
+    return f"{flow.state}, failures" if failures and is_success(flow.state) else flow.state
+
+
+def _wait(wait: str) -> str:
+    word, _, name = wait.partition(":")
+    return f"a host of {name}" if word == HOST else f"a decision about {name}"
+
+
+def _job_row(job: MemberRecord, now: datetime, unfinished: Collection[str]) -> tuple[str, ...]:
+    took = "-" if job.began_at is None else duration((job.ended_at or now) - job.began_at)
+    run = "-" if job.run_id is None else str(job.run_id)
+    attempt = f"{job.attempt or '-'}"
+    why = _shortened(_reason(job) or _dependencies(job, unfinished) or cause_in_words(job.cause) or "")
+    return job.path, f"{job.kind} {job.title}", shown_job(job), attempt, rfc3339(job.since), took, run, why
+
+
+def _dependencies(job: MemberRecord, unfinished: Collection[str]) -> str | None:
+    """Return for example `waits for merge`; None unless the job waits for a dependency in the same list."""
+    awaited = [dep for dep in job.deps if dep in unfinished] if job.cause == DEPENDENCIES else []
+    return f"waits for {', '.join(awaited)}" if awaited else None
+
+
+def _reason(job: MemberRecord) -> str | None:
+    return f"{job.reason}: {job.problem}" if job.reason and job.problem else job.reason
 
 
 def _bar(done: int, total: int, width: int = 30) -> str:

@@ -54,14 +54,6 @@ def resume(flow: str, actor: str | None, state: Path | None, as_json: bool) -> N
     _hold(flow, "run", actor, state, as_json=as_json)
 
 
-def _hold(flow: str, hold: str, actor: str | None, state: Path | None, *, as_json: bool) -> None:
-    from crawler_lifecycle.flows.model.requests import HoldFlow
-
-    answer = open_flows(state).hold(flow, HoldFlow(hold=hold, **on_record(actor)))
-    effect = "paused: jobs under way continue, and none starts" if hold == "pause" else "resumed"
-    print_effect(answer, effect, as_json=as_json)
-
-
 @click.command()
 @flow_argument
 @click.option("--drain", is_flag=True, help="Start nothing new, and let the jobs under way end on their own.")
@@ -133,22 +125,6 @@ class _Subject:
         jobs = "the manager is cancelled with its waiting items" if self.is_manager else _cancelled(answer)
         crawls = "crawls" if self.is_manager else "those"
         return f"{jobs}, {crawls} under way {'continue on their own' if way == 'leave' else 'are asked to end'}"
-
-
-def _cancelled(answer: "FlowAnswer") -> str:
-    return f"{counted(answer.count, 'job')} cancelled"
-
-
-def _until_proved(flows: "ApiFlows", runs: "ApiRuns", flow: str) -> "FlowSummary":
-    """Return the flow as soon as the flow has ended, and none of its runs is open."""
-    from crawler_lifecycle.model.states import RunStatus
-
-    for _ in flows.follow(flow):
-        pass
-    unfinished = [status for status in RunStatus if not status.is_over]
-    while runs.page(limit=1, flow=flow, status=unfinished).items:
-        time.sleep(POLL_SECONDS)
-    return flows.show(flow)["flow"]
 
 
 @click.command()
@@ -296,6 +272,30 @@ def retry(
     answer = flows.retry(flow, request)
     print_effect(answer, f"{counted(answer.count, 'job')} retried", as_json=as_json)
     refuse_left_out(answer, "not retried", as_json=as_json)
+
+
+def _hold(flow: str, hold: str, actor: str | None, state: Path | None, *, as_json: bool) -> None:
+    from crawler_lifecycle.flows.model.requests import HoldFlow
+
+    answer = open_flows(state).hold(flow, HoldFlow(hold=hold, **on_record(actor)))
+    effect = "paused: jobs under way continue, and none starts" if hold == "pause" else "resumed"
+    print_effect(answer, effect, as_json=as_json)
+
+
+def _cancelled(answer: "FlowAnswer") -> str:
+    return f"{counted(answer.count, 'job')} cancelled"
+
+
+def _until_proved(flows: "ApiFlows", runs: "ApiRuns", flow: str) -> "FlowSummary":
+    """Return the flow as soon as the flow has ended, and none of its runs is open."""
+    from crawler_lifecycle.model.states import RunStatus
+
+    for _ in flows.follow(flow):
+        pass
+    unfinished = [status for status in RunStatus if not status.is_over]
+    while runs.page(limit=1, flow=flow, status=unfinished).items:
+        time.sleep(POLL_SECONDS)
+    return flows.show(flow)["flow"]
 
 
 def _value(text: str) -> Any:

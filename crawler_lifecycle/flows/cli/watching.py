@@ -115,29 +115,9 @@ class FlowReport(Message):
         )
 
 
-def _tried(failed: Iterable[MemberRecord]) -> list[MemberRecord]:
-    """Return the failed steps with an attempt: an attempt has the text of the error."""
-    return [job for job in failed if job.kind == "step" and job.attempt]
-
-
-def _results(flows: "FlowReader", flow: str) -> tuple[Any, str | None]:
-    """Return the results, or the problem of results that are too large: the flow has ended nevertheless."""
-    try:
-        return untagged(flows.results(flow)), None
-    except BadInput as error:
-        return None, error.expected
-
-
 def is_finished(managers: Iterable[ManagerStatus]) -> bool:
     """Return whether all managers are closed as finished."""
     return all(manager.close_reason == FINISHED for manager in managers)
-
-
-def _ledger(flows: "FlowReader", flow: str, manager: str) -> list[ItemRecord]:
-    items = list(flows.items(flow, ItemFilter(manager=manager), limit=MOST_ITEMS + 1))
-    if len(items) > MOST_ITEMS:
-        return list(flows.items(flow, ItemFilter(manager=manager, states=UNUSUAL), limit=MOST_ITEMS))
-    return items
 
 
 async def until_paused(changes: AsyncIterator[FlowChange]) -> AsyncIterator[FlowChange]:
@@ -179,36 +159,6 @@ def watch(flow: str, state: Path | None, as_json: bool) -> None:
     raise click.exceptions.Exit(asyncio.run(_watch(open_flows(state), flow, as_json=as_json)))
 
 
-async def _watch(flows: "ApiFlows", flow: str, *, as_json: bool) -> int:
-    """Show the flow until its end, print the end, and return the exit status."""
-    from crawler_lifecycle.flows.cli.lines import end_line, failed_lines, is_success
-    from crawler_lifecycle.flows.cli.manager_lines import status_lines
-    from crawler_lifecycle.flows.cli.watching import is_finished
-
-    changes = iterate(flows.follow(flow))
-    try:
-        status, jobs = await (_print_changes(changes) if as_json else show_changes(changes))
-    except asyncio.CancelledError:  # Ctrl-C
-        click.echo(f"\nflow {flow} continues: crawlctl flow watch {shlex.quote(flow)}", err=True)
-        raise click.exceptions.Exit(INTERRUPTED) from None
-    managers = flows.managers(flow)
-    if not as_json:
-        of_managers = [line for manager in plain(list(managers)) for line in status_lines(manager)]
-        for line in (end_line(plain(status), managers), *of_managers, *failed_lines(plain(list(jobs.values())))):
-            click.echo(line)
-    return OK if is_success(status.state) and is_finished(managers) else NOT_COMPLETED
-
-
-async def _print_changes(changes: "AsyncIterator[FlowChange]") -> "tuple[FlowStatus, dict[str, MemberRecord]]":
-    """Print every change as a line with JSON. Return the last state."""
-    status, jobs = None, dict[str, "MemberRecord"]()
-    async for change in changes:
-        print_json(change)
-        status = change.status
-    assert status is not None, "a watched flow is there at least once"
-    return status, jobs
-
-
 async def follow_quietly(changes: "AsyncIterator[FlowChange]") -> "tuple[FlowStatus, dict[str, MemberRecord]]":
     """Follow the flow without output. Return the last state."""
     status, jobs = None, dict[str, "MemberRecord"]()
@@ -246,6 +196,56 @@ async def show_changes(changes: "AsyncIterator[FlowChange]") -> "tuple[FlowStatu
             click.echo(line)
         managers = plain(change.managers)
         _update(jobs, change, changed)
+    assert status is not None, "a watched flow is there at least once"
+    return status, jobs
+
+
+def _tried(failed: Iterable[MemberRecord]) -> list[MemberRecord]:
+    """Return the failed steps with an attempt: an attempt has the text of the error."""
+    return [job for job in failed if job.kind == "step" and job.attempt]
+
+
+def _results(flows: "FlowReader", flow: str) -> tuple[Any, str | None]:
+    """Return the results, or the problem of results that are too large: the flow has ended nevertheless."""
+    try:
+        return untagged(flows.results(flow)), None
+    except BadInput as error:
+        return None, error.expected
+
+
+def _ledger(flows: "FlowReader", flow: str, manager: str) -> list[ItemRecord]:
+    items = list(flows.items(flow, ItemFilter(manager=manager), limit=MOST_ITEMS + 1))
+    if len(items) > MOST_ITEMS:
+        return list(flows.items(flow, ItemFilter(manager=manager, states=UNUSUAL), limit=MOST_ITEMS))
+    return items
+
+
+async def _watch(flows: "ApiFlows", flow: str, *, as_json: bool) -> int:
+    """Show the flow until its end, print the end, and return the exit status."""
+    from crawler_lifecycle.flows.cli.lines import end_line, failed_lines, is_success
+    from crawler_lifecycle.flows.cli.manager_lines import status_lines
+    from crawler_lifecycle.flows.cli.watching import is_finished
+
+    changes = iterate(flows.follow(flow))
+    try:
+        status, jobs = await (_print_changes(changes) if as_json else show_changes(changes))
+    except asyncio.CancelledError:  # Ctrl-C
+        click.echo(f"\nflow {flow} continues: crawlctl flow watch {shlex.quote(flow)}", err=True)
+        raise click.exceptions.Exit(INTERRUPTED) from None
+    managers = flows.managers(flow)
+    if not as_json:
+        of_managers = [line for manager in plain(list(managers)) for line in status_lines(manager)]
+        for line in (end_line(plain(status), managers), *of_managers, *failed_lines(plain(list(jobs.values())))):
+            click.echo(line)
+    return OK if is_success(status.state) and is_finished(managers) else NOT_COMPLETED
+
+
+async def _print_changes(changes: "AsyncIterator[FlowChange]") -> "tuple[FlowStatus, dict[str, MemberRecord]]":
+    """Print every change as a line with JSON. Return the last state."""
+    status, jobs = None, dict[str, "MemberRecord"]()
+    async for change in changes:
+        print_json(change)
+        status = change.status
     assert status is not None, "a watched flow is there at least once"
     return status, jobs
 

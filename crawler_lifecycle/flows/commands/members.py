@@ -41,12 +41,6 @@ def explained_at(ledger: Ledger, path: str, now: datetime) -> Why:
     return overview(planner, path, numbers, _status_at(status(ledger, now), path))
 
 
-def _status_at(whole: FlowStatus, path: str) -> FlowStatus:
-    for name in path.split(SEPARATOR):
-        whole = whole.subs[name]
-    return whole
-
-
 def without_supervisor(explanation: Why) -> Why:
     """Return the explanation for a flow that no workflow has ever taken up: its jobs wait for nobody else."""
     if explanation.state == MemberState.AVAILABLE:
@@ -101,34 +95,6 @@ def with_run_of_item(explanation: Why, item: ItemRecord, records: Records) -> Wh
     """Return the explanation for a manager's item, continued with the run of its last attempt."""
     runs = records.summaries([item.run_id]) if item.run_id is not None else []
     return explanation.model_copy(update={"because": tuple(map(_of_run, runs))})
-
-
-def _ends(explanation: Why) -> Iterator[str]:
-    """Yield the paths at which the explanation ends."""
-    if not explanation.because:
-        yield explanation.path
-    for inner in explanation.because:
-        yield from _ends(inner)
-
-
-def _continued(explanation: Why, runs: Mapping[str, RunSummary]) -> Why:
-    if explanation.because:
-        because = tuple(_continued(inner, runs) for inner in explanation.because)
-    else:
-        run = runs.get(explanation.path)
-        because = () if run is None else (_of_run(run),)
-    return explanation.model_copy(update={"because": because})
-
-
-def _of_run(run: RunSummary) -> Why:
-    if run.status.is_over:
-        cause = run.explanation.text if run.explanation else run.reason
-    else:
-        cause = run.waiting_cause
-        if run.waiting_message:
-            cause = f"{cause}: {run.waiting_message}"
-    since = run.finished_at if run.status.is_over else run.waiting_since
-    return Why(path=f"run {run.run_id}", state=run.status, cause=cause, since=since)
 
 
 def member_records(
@@ -187,6 +153,40 @@ def summary_of(record: FlowRecord, items: ItemSums | None = None) -> FlowSummary
         waits_for=record.waits_for,
         items=items,
     )
+
+
+def _status_at(whole: FlowStatus, path: str) -> FlowStatus:
+    for name in path.split(SEPARATOR):
+        whole = whole.subs[name]
+    return whole
+
+
+def _ends(explanation: Why) -> Iterator[str]:
+    """Yield the paths at which the explanation ends."""
+    if not explanation.because:
+        yield explanation.path
+    for inner in explanation.because:
+        yield from _ends(inner)
+
+
+def _continued(explanation: Why, runs: Mapping[str, RunSummary]) -> Why:
+    if explanation.because:
+        because = tuple(_continued(inner, runs) for inner in explanation.because)
+    else:
+        run = runs.get(explanation.path)
+        because = () if run is None else (_of_run(run),)
+    return explanation.model_copy(update={"because": because})
+
+
+def _of_run(run: RunSummary) -> Why:
+    if run.status.is_over:
+        cause = run.explanation.text if run.explanation else run.reason
+    else:
+        cause = run.waiting_cause
+        if run.waiting_message:
+            cause = f"{cause}: {run.waiting_message}"
+    since = run.finished_at if run.status.is_over else run.waiting_since
+    return Why(path=f"run {run.run_id}", state=run.status, cause=cause, since=since)
 
 
 def _record(flow: KeptFlow, row: MemberRow, unsupervised: Collection[int]) -> MemberRecord:

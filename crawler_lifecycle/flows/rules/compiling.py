@@ -86,24 +86,6 @@ def check_whole(
         raise BadInput("deps", f"form a cycle: {' -> '.join(cycle)}")
 
 
-def _refuse_twins(paths: Iterator[str] | Sequence[str]) -> None:
-    twins = [path for path, number in Counter(paths).items() if number > 1]
-    if twins:
-        raise BadInput("name", f"{twins[0]!r} is already in the flow")
-
-
-def _check_tasks(groups: Mapping[int, GroupRow], members: Mapping[int, MemberRow]) -> None:
-    for row in members.values():
-        for target in (target for need in row.needs for target in need.on):
-            if target.task is not None and members[target.number].kind is not MemberKind.CRAWL:
-                raise BadInput("deps", f"{row.path!r} depends on a task of {members[target.number].path!r}, no crawl")
-    for group in groups.values():
-        if group.growth is GroupGrowth.TASKS and group.grower is not None:
-            grower = members[group.grower]
-            if grower.kind is not MemberKind.CRAWL:
-                raise BadInput("each_task", f"{group.path!r} follows the tasks of {grower.path!r}, which is no crawl")
-
-
 def find_cycle(groups: Mapping[int, GroupRow], members: Mapping[int, MemberRow], starts: Iterable[int]) -> list[str]:
     """Return the paths along a cycle, the first one again at the end; an empty list if there is no cycle.
 
@@ -136,46 +118,6 @@ def find_cycle(groups: Mapping[int, GroupRow], members: Mapping[int, MemberRow],
         if cycle:
             return _named(cycle, groups, members)
     return []
-
-
-def _cycle_from(start: Place, before: Callable[[Place], Iterator[Place]], done: set[Place]) -> list[Place]:
-    """Search depth first from a place; places in `done` lead to no cycle."""
-    way: dict[Place, Iterator[Place]] = {}
-    following: Place | None = start
-    while following is not None or way:
-        if following is not None and following not in done:
-            if following in way:
-                places = list(way)
-                return places[places.index(following) :]
-            way[following] = before(following)
-        place = next(reversed(way), None)
-        if place is None:
-            return []
-        following = next(way[place], None)
-        if following is None:
-            done.add(place)
-            del way[place]
-    return []
-
-
-def _named(cycle: Sequence[Place], groups: Mapping[int, GroupRow], members: Mapping[int, MemberRow]) -> list[str]:
-    """Return the paths along the cycle in the direction of the work: first the dependency, then its dependent."""
-    paths = [(members if kind == MEMBER else groups)[number].path for kind, number in cycle if kind != GATE]
-    names = list(dict.fromkeys(reversed(paths)))
-    return [names[-1], *names]
-
-
-def _targets(needs: Sequence[NeedRow]) -> Iterator[Place]:
-    for need in needs:
-        for target in need.on:
-            yield (END if target.is_group else MEMBER), target.number
-
-
-def _around(group: GroupRow) -> Iterator[Place]:
-    if group.parent is not None:
-        yield GATE, group.parent
-    if group.growth is GroupGrowth.GRAFT and group.grower is not None:
-        yield MEMBER, group.grower
 
 
 def fingerprint(model: BaseModel | Mapping[str, object] | None) -> str:
@@ -325,3 +267,61 @@ def within(fragment: Fragment, base: str) -> Fragment:
             for member in fragment.members
         ),
     )
+
+
+def _refuse_twins(paths: Iterator[str] | Sequence[str]) -> None:
+    twins = [path for path, number in Counter(paths).items() if number > 1]
+    if twins:
+        raise BadInput("name", f"{twins[0]!r} is already in the flow")
+
+
+def _check_tasks(groups: Mapping[int, GroupRow], members: Mapping[int, MemberRow]) -> None:
+    for row in members.values():
+        for target in (target for need in row.needs for target in need.on):
+            if target.task is not None and members[target.number].kind is not MemberKind.CRAWL:
+                raise BadInput("deps", f"{row.path!r} depends on a task of {members[target.number].path!r}, no crawl")
+    for group in groups.values():
+        if group.growth is GroupGrowth.TASKS and group.grower is not None:
+            grower = members[group.grower]
+            if grower.kind is not MemberKind.CRAWL:
+                raise BadInput("each_task", f"{group.path!r} follows the tasks of {grower.path!r}, which is no crawl")
+
+
+def _cycle_from(start: Place, before: Callable[[Place], Iterator[Place]], done: set[Place]) -> list[Place]:
+    """Search depth first from a place; places in `done` lead to no cycle."""
+    way: dict[Place, Iterator[Place]] = {}
+    following: Place | None = start
+    while following is not None or way:
+        if following is not None and following not in done:
+            if following in way:
+                places = list(way)
+                return places[places.index(following) :]
+            way[following] = before(following)
+        place = next(reversed(way), None)
+        if place is None:
+            return []
+        following = next(way[place], None)
+        if following is None:
+            done.add(place)
+            del way[place]
+    return []
+
+
+def _named(cycle: Sequence[Place], groups: Mapping[int, GroupRow], members: Mapping[int, MemberRow]) -> list[str]:
+    """Return the paths along the cycle in the direction of the work: first the dependency, then its dependent."""
+    paths = [(members if kind == MEMBER else groups)[number].path for kind, number in cycle if kind != GATE]
+    names = list(dict.fromkeys(reversed(paths)))
+    return [names[-1], *names]
+
+
+def _targets(needs: Sequence[NeedRow]) -> Iterator[Place]:
+    for need in needs:
+        for target in need.on:
+            yield (END if target.is_group else MEMBER), target.number
+
+
+def _around(group: GroupRow) -> Iterator[Place]:
+    if group.parent is not None:
+        yield GATE, group.parent
+    if group.growth is GroupGrowth.GRAFT and group.grower is not None:
+        yield MEMBER, group.grower

@@ -98,42 +98,6 @@ def after_end(row: MemberRow, end: AttemptEnd) -> MemberRow:
     return after
 
 
-def _after_snooze(row: MemberRow, end: AttemptEnd) -> MemberRow:
-    """Return the row with a pause before the next attempt. The snoozed attempt does not count."""
-    pause = timedelta(seconds=snoozed_seconds(end.reason))
-    return row._replace(
-        state=MemberState.RETRYABLE,
-        cause=SNOOZED,
-        reason=end.reason,
-        outcome=None,
-        since=end.at,
-        due=end.at + pause,
-        tries=row.tries - 1,
-    )
-
-
-def _after_failure(row: MemberRow, end: AttemptEnd) -> MemberRow:
-    rule = rule_after(row, end.outcome)
-    failures = dict(row.tries_by_outcome)
-    if rule is not None and rule.max_attempts is not None:
-        name = rule.outcomes[0]
-        failures[name] = failures.get(name, 0) + 1
-        may_retry = failures[name] < rule.max_attempts
-    else:  # attempts under a rule with its own number do not count here
-        may_retry = row.tries - sum(failures.values()) < row.retry.max_attempts
-    row = row._replace(tries_by_outcome=tuple(failures.items()))
-    if not may_retry or end.reason in FINAL_FAILURES:
-        return _final(row, MemberState.DISCARDED, end, end.reason)
-    return row._replace(
-        state=MemberState.RETRYABLE,
-        cause=RETRY_PAUSE,
-        reason=end.reason,
-        outcome=end.outcome,
-        since=end.at,
-        due=end.at + _pause(row, rule),
-    )
-
-
 def names(policy: RetryPolicy, outcome: str) -> bool:
     """Return whether a rule names the own word of a completed run, which the rule makes a failure."""
     return outcome != FINISHED and policy.rule_for(outcome) is not None
@@ -147,21 +111,6 @@ def rule_after(row: MemberRow, outcome: str | None) -> RetryRule | None:
 def rule_before(row: MemberRow) -> RetryRule | None:
     """Return the rule for the member's next attempt; None for the first attempt."""
     return rule_after(row, row.outcome) if row.tries else None
-
-
-def _pause(row: MemberRow, rule: RetryRule | None) -> timedelta:
-    if rule is not None and rule.pause_seconds is not None:
-        return timedelta(seconds=rule.pause_seconds)
-    policy = row.retry
-    return Backoff(timedelta(seconds=policy.pause_seconds), timedelta(seconds=policy.longest_pause_seconds)).pause(
-        max(1, row.tries)
-    )
-
-
-def _final(row: MemberRow, state: MemberState, end: AttemptEnd, reason: str | None) -> MemberRow:
-    return row._replace(
-        state=state, cause=None, reason=reason, outcome=end.outcome, since=end.at, due=None, ended_at=end.at
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,13 +150,6 @@ def after_sight(row: MemberRow, seen: RunSeen) -> MemberRow:
     return after_end(row, as_end(seen))
 
 
-def _waits_for_archive(row: MemberRow, seen: RunSeen) -> bool:
-    is_executing = row.state is MemberState.EXECUTING and seen.status is RunStatus.COMPLETED
-    if seen.outcome is not None and names(row.retry, seen.outcome):
-        return False  # the member does not complete with this end
-    return is_executing and row.ready is Ready.ARCHIVED and not seen.archived
-
-
 def as_end(seen: RunSeen) -> AttemptEnd:
     """Return the attempt's end for a run that is over."""
     if seen.status is RunStatus.COMPLETED:
@@ -217,6 +159,64 @@ def as_end(seen: RunSeen) -> AttemptEnd:
     else:
         kind, reason = EndKind.FAILED, seen.reason
     return AttemptEnd(seen.number, seen.attempt, kind, seen.at, seen.outcome, reason, seen.end)
+
+
+def _after_snooze(row: MemberRow, end: AttemptEnd) -> MemberRow:
+    """Return the row with a pause before the next attempt. The snoozed attempt does not count."""
+    pause = timedelta(seconds=snoozed_seconds(end.reason))
+    return row._replace(
+        state=MemberState.RETRYABLE,
+        cause=SNOOZED,
+        reason=end.reason,
+        outcome=None,
+        since=end.at,
+        due=end.at + pause,
+        tries=row.tries - 1,
+    )
+
+
+def _after_failure(row: MemberRow, end: AttemptEnd) -> MemberRow:
+    rule = rule_after(row, end.outcome)
+    failures = dict(row.tries_by_outcome)
+    if rule is not None and rule.max_attempts is not None:
+        name = rule.outcomes[0]
+        failures[name] = failures.get(name, 0) + 1
+        may_retry = failures[name] < rule.max_attempts
+    else:  # attempts under a rule with its own number do not count here
+        may_retry = row.tries - sum(failures.values()) < row.retry.max_attempts
+    row = row._replace(tries_by_outcome=tuple(failures.items()))
+    if not may_retry or end.reason in FINAL_FAILURES:
+        return _final(row, MemberState.DISCARDED, end, end.reason)
+    return row._replace(
+        state=MemberState.RETRYABLE,
+        cause=RETRY_PAUSE,
+        reason=end.reason,
+        outcome=end.outcome,
+        since=end.at,
+        due=end.at + _pause(row, rule),
+    )
+
+
+def _pause(row: MemberRow, rule: RetryRule | None) -> timedelta:
+    if rule is not None and rule.pause_seconds is not None:
+        return timedelta(seconds=rule.pause_seconds)
+    policy = row.retry
+    return Backoff(timedelta(seconds=policy.pause_seconds), timedelta(seconds=policy.longest_pause_seconds)).pause(
+        max(1, row.tries)
+    )
+
+
+def _final(row: MemberRow, state: MemberState, end: AttemptEnd, reason: str | None) -> MemberRow:
+    return row._replace(
+        state=state, cause=None, reason=reason, outcome=end.outcome, since=end.at, due=None, ended_at=end.at
+    )
+
+
+def _waits_for_archive(row: MemberRow, seen: RunSeen) -> bool:
+    is_executing = row.state is MemberState.EXECUTING and seen.status is RunStatus.COMPLETED
+    if seen.outcome is not None and names(row.retry, seen.outcome):
+        return False  # the member does not complete with this end
+    return is_executing and row.ready is Ready.ARCHIVED and not seen.archived
 
 
 def _reopened(row: MemberRow, seen: RunSeen) -> MemberRow:

@@ -65,45 +65,6 @@ def descendants(ledger: Ledger, numbers: Iterable[int]) -> set[int]:
     return {number for number in collected if number >= 0}
 
 
-def _members_by_group(ledger: Ledger) -> dict[int, list[int]]:
-    """Return all members' numbers by group, inner groups included."""
-    inside: dict[int, list[int]] = {}
-    for member in ledger.members.values():
-        group: int | None = member.group
-        while group is not None:
-            inside.setdefault(group, []).append(member.number)
-            group = ledger.groups[group].parent
-    return inside
-
-
-def _dependents(ledger: Ledger, inside: dict[int, list[int]]) -> dict[int, list[int]]:
-    """Return the direct dependents by member. Groups are nodes of their own, with negative numbers."""
-    dependents: dict[int, list[int]] = {}
-
-    def sources(needs: Iterable[NeedRow]) -> Iterator[int]:
-        for need in needs:
-            for target in need.on:
-                yield _end(target.number) if target.is_group else target.number
-
-    for member in ledger.members.values():
-        for source in sources(member.needs):
-            dependents.setdefault(source, []).append(member.number)
-        dependents.setdefault(member.number, []).append(_end(member.group))
-    for group in ledger.groups.values():
-        behind = inside.get(group.number, [])
-        for source in sources(group.needs):
-            dependents.setdefault(source, []).extend(behind)
-        if group.growth is GroupGrowth.GRAFT and group.grower is not None:
-            dependents.setdefault(group.grower, []).extend(behind)
-        if group.parent is not None:
-            dependents.setdefault(_end(group.number), []).append(_end(group.parent))
-    return dependents
-
-
-def _end(group: int) -> int:
-    return -1 - group
-
-
 def left_out(
     ledger: Ledger, paths: Iterable[str] | None, changed: Collection[int], advice: Callable[[MemberState], str | None]
 ) -> tuple[LeftOut, ...]:
@@ -122,20 +83,6 @@ def advice_after_retry(state: MemberState) -> str:
 
 def advice_after_cancel(_: MemberState) -> None:
     """Return no advice: the state says enough."""
-
-
-def _reason(states: Counter[MemberState], advice: Callable[[MemberState], str | None]) -> str:
-    """Return for example `is completed already: ...`, or for a sub-workflow `its jobs are 2 completed: ...`."""
-    if not states:
-        return "has no jobs"
-    ordered = [state for state in MemberState if states[state]]
-    already = " already" if all(state.is_final for state in ordered) else ""
-    if states.total() == 1:
-        present = f"is {ordered[0]}{already}"
-    else:
-        present = f"has {', '.join(f'{states[state]} {state}' for state in ordered)} jobs{already}"
-    advices = dict.fromkeys(filter(None, map(advice, ordered)))
-    return ": ".join([present, "; ".join(advices)]) if advices else present
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +174,59 @@ def retry(ledger: Ledger, request: RetryMembers, at: datetime) -> Effect:
     rows = tuple(_again(row, ledger, at) for row in renewed.values())
     unchanged = left_out(ledger, request.paths, renewed.keys(), advice_after_retry)
     return Effect(rows, _reopened(ledger.flow) if rows else None, len(rows), unchanged)
+
+
+def _members_by_group(ledger: Ledger) -> dict[int, list[int]]:
+    """Return all members' numbers by group, inner groups included."""
+    inside: dict[int, list[int]] = {}
+    for member in ledger.members.values():
+        group: int | None = member.group
+        while group is not None:
+            inside.setdefault(group, []).append(member.number)
+            group = ledger.groups[group].parent
+    return inside
+
+
+def _dependents(ledger: Ledger, inside: dict[int, list[int]]) -> dict[int, list[int]]:
+    """Return the direct dependents by member. Groups are nodes of their own, with negative numbers."""
+    dependents: dict[int, list[int]] = {}
+
+    def sources(needs: Iterable[NeedRow]) -> Iterator[int]:
+        for need in needs:
+            for target in need.on:
+                yield _end(target.number) if target.is_group else target.number
+
+    for member in ledger.members.values():
+        for source in sources(member.needs):
+            dependents.setdefault(source, []).append(member.number)
+        dependents.setdefault(member.number, []).append(_end(member.group))
+    for group in ledger.groups.values():
+        behind = inside.get(group.number, [])
+        for source in sources(group.needs):
+            dependents.setdefault(source, []).extend(behind)
+        if group.growth is GroupGrowth.GRAFT and group.grower is not None:
+            dependents.setdefault(group.grower, []).extend(behind)
+        if group.parent is not None:
+            dependents.setdefault(_end(group.number), []).append(_end(group.parent))
+    return dependents
+
+
+def _end(group: int) -> int:
+    return -1 - group
+
+
+def _reason(states: Counter[MemberState], advice: Callable[[MemberState], str | None]) -> str:
+    """Return for example `is completed already: ...`, or for a sub-workflow `its jobs are 2 completed: ...`."""
+    if not states:
+        return "has no jobs"
+    ordered = [state for state in MemberState if states[state]]
+    already = " already" if all(state.is_final for state in ordered) else ""
+    if states.total() == 1:
+        present = f"is {ordered[0]}{already}"
+    else:
+        present = f"has {', '.join(f'{states[state]} {state}' for state in ordered)} jobs{already}"
+    advices = dict.fromkeys(filter(None, map(advice, ordered)))
+    return ": ".join([present, "; ".join(advices)]) if advices else present
 
 
 def _states(*, completed: bool) -> Collection[MemberState]:

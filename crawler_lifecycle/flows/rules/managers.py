@@ -51,6 +51,53 @@ def manager_explained(manager: ManagerStatus, member: Why, intent: FlowIntent) -
     return Why(path=manager.path, state=member.state, cause=cause, since=member.since, until=_until(cause, manager))
 
 
+def without_host(manager: ManagerStatus, cause: str | None = None) -> str:
+    """Return the wait for a host. `cause`: the member's own cause, with the hosts' flow."""
+    _, own, flow = (cause or "").partition(" --flow ")
+    command = f"python -m workers.flows FILE --flow {flow}" if own else "crawlctl up --flows FILE"
+    return f"{NO_HOST}: no running host has loaded the manager {manager.function}: start `{command}`"
+
+
+def changed_arguments(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, str | None]:
+    """Return the arguments with other values than before. None: the argument is gone."""
+    gone = dict.fromkeys(before.keys() - after.keys())
+    return {**{name: value for name, value in after.items() if before.get(name) != value}, **gone}
+
+
+def corrected(override: Override, arguments: Mapping[str, JsonValue] | None, spider: str | None) -> Override:
+    """Return the item's parameters with new arguments over the previous arguments, and with the crawler."""
+    former = override.get(SPIDER_ARGS)
+    changed: Override = {**override}
+    if arguments:
+        changed[SPIDER_ARGS] = {**(former if isinstance(former, dict) else {}), **arguments}
+    if spider is not None:
+        changed[SPIDER] = spider
+    return changed
+
+
+def renewed(
+    request: RunParameters, arguments: Mapping[str, JsonValue] | None, spider: str | None = None
+) -> RunParameters:
+    """Return the item's request with new arguments over the previous arguments, and with the crawler."""
+    texts = {name: value if isinstance(value, str) else str(value) for name, value in (arguments or {}).items()}
+    with refusals_as_bad_input():
+        fields = request.model_dump(exclude_none=True)
+        changed = {**fields, "arguments": {**request.arguments, **texts}, "crawler": spider or request.crawler}
+        return RunParameters.model_validate(changed)
+
+
+def last_lines(former: Sequence[OutputLine], new: Sequence[OutputLine]) -> list[OutputLine]:
+    """Return the last lines. A new line among the previous lines comes from a repeated call."""
+    known = {(line.at, line.text) for line in former}
+    lines = [*former, *(line for line in new if (line.at, line.text) not in known)][-MOST_LINES:]
+    rest = MOST_CHARACTERS
+    for place in range(len(lines) - 1, -1, -1):
+        rest -= len(lines[place].text)
+        if rest < 0:
+            return lines[place + 1 :]
+    return lines
+
+
 def _cause_of_manager(manager: ManagerStatus, member: Why, intent: FlowIntent) -> str:
     """Return the manager's present wait, the broadest first."""
     if manager.closed_at is not None:
@@ -73,13 +120,6 @@ def _cause_before_host(manager: ManagerStatus, cause: str | None) -> str:
     if cause is None or cause.partition(":")[0] in (HOST, NO_HOST):
         return without_host(manager, cause)
     return cause
-
-
-def without_host(manager: ManagerStatus, cause: str | None = None) -> str:
-    """Return the wait for a host. `cause`: the member's own cause, with the hosts' flow."""
-    _, own, flow = (cause or "").partition(" --flow ")
-    command = f"python -m workers.flows FILE --flow {flow}" if own else "crawlctl up --flows FILE"
-    return f"{NO_HOST}: no running host has loaded the manager {manager.function}: start `{command}`"
 
 
 def _cause_by_items(manager: ManagerStatus) -> str:
@@ -152,43 +192,3 @@ def _cause_of_end(item: ItemRecord, manager: ManagerStatus | None = None) -> str
 
 def _since(item: ItemRecord) -> datetime | None:
     return item.started_at if item.state is ItemState.RUNNING else item.ended_at
-
-
-def changed_arguments(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, str | None]:
-    """Return the arguments with other values than before. None: the argument is gone."""
-    gone = dict.fromkeys(before.keys() - after.keys())
-    return {**{name: value for name, value in after.items() if before.get(name) != value}, **gone}
-
-
-def corrected(override: Override, arguments: Mapping[str, JsonValue] | None, spider: str | None) -> Override:
-    """Return the item's parameters with new arguments over the previous arguments, and with the crawler."""
-    former = override.get(SPIDER_ARGS)
-    changed: Override = {**override}
-    if arguments:
-        changed[SPIDER_ARGS] = {**(former if isinstance(former, dict) else {}), **arguments}
-    if spider is not None:
-        changed[SPIDER] = spider
-    return changed
-
-
-def renewed(
-    request: RunParameters, arguments: Mapping[str, JsonValue] | None, spider: str | None = None
-) -> RunParameters:
-    """Return the item's request with new arguments over the previous arguments, and with the crawler."""
-    texts = {name: value if isinstance(value, str) else str(value) for name, value in (arguments or {}).items()}
-    with refusals_as_bad_input():
-        fields = request.model_dump(exclude_none=True)
-        changed = {**fields, "arguments": {**request.arguments, **texts}, "crawler": spider or request.crawler}
-        return RunParameters.model_validate(changed)
-
-
-def last_lines(former: Sequence[OutputLine], new: Sequence[OutputLine]) -> list[OutputLine]:
-    """Return the last lines. A new line among the previous lines comes from a repeated call."""
-    known = {(line.at, line.text) for line in former}
-    lines = [*former, *(line for line in new if (line.at, line.text) not in known)][-MOST_LINES:]
-    rest = MOST_CHARACTERS
-    for place in range(len(lines) - 1, -1, -1):
-        rest -= len(lines[place].text)
-        if rest < 0:
-            return lines[place + 1 :]
-    return lines

@@ -19,15 +19,6 @@ def is_outdated(read: MemberRow, known: MemberRow) -> bool:
     return _age(read) < _age(known)
 
 
-def _age(row: MemberRow) -> tuple[int, int, int, int]:
-    """Return a key that grows while a member continues. States by dependencies do not count."""
-    if row.state.is_unstarted or row.is_cancelled_by_dependency:
-        progress = 0
-    else:
-        progress = 1 if row.state is MemberState.EXECUTING else 2
-    return row.generation, row.attempt, row.end, progress
-
-
 @dataclass(frozen=True, slots=True)
 class MemberChange:
     """A row to write, if the stored row still has the state, the generation and the attempt of `was`."""
@@ -127,3 +118,12 @@ class Unconfirmed:
                 self._pending.pop(row.number, None)
                 decisive.append(row)
         return decisive
+
+
+def _age(row: MemberRow) -> tuple[int, int, int, int]:
+    """Return a key that grows while a member continues. States by dependencies do not count."""
+    if row.state.is_unstarted or row.is_cancelled_by_dependency:
+        progress = 0
+    else:
+        progress = 1 if row.state is MemberState.EXECUTING else 2
+    return row.generation, row.attempt, row.end, progress

@@ -60,6 +60,34 @@ def completed_before(planner: Planner, numbers: Iterable[int]) -> Collection[int
     return sorted(row.number for row in rows if row.kind is MemberKind.STEP and row.state is MemberState.COMPLETED)
 
 
+class Slices:
+    """Slices for starts. `note` learns how slow the functions are."""
+
+    def __init__(self) -> None:
+        self._spent: dict[str, tuple[int, float]] = {}  # steps and seconds by route
+
+    def note(self, route: str, steps: int, seconds: float) -> None:
+        earlier_steps, earlier_seconds = self._spent.get(route, (0, 0.0))
+        self._spent[route] = (earlier_steps + steps, earlier_seconds + seconds)
+
+    def cut(self, numbers: Sequence[int], planner: Planner) -> Iterator[list[int]]:
+        """Yield the members with a common start. All members in a slice have the same group and route."""
+        together: dict[tuple[int, str], list[int]] = {}
+        for number in numbers:
+            row = planner.rows[number]
+            if planner.wiring.is_awaited_alone(number) or self.is_slow(row.route):
+                yield [number]
+            else:
+                together.setdefault((row.group, row.route), []).append(number)
+        for same in together.values():
+            yield from _pages(same, _size(len(same), planner.turns.waiting))
+
+    def is_slow(self, route: str) -> bool:
+        """Return whether the route's functions take long."""
+        steps, seconds = self._spent.get(route, (0, 0.0))
+        return seconds > SLOW_SECONDS * steps
+
+
 def _sources(planner: Planner, numbers: Iterable[int]) -> Iterator[int]:
     """Yield the steps and crawls that the members depend on, each once."""
     waiting = deque(planner.node(number) for number in numbers)
@@ -134,34 +162,6 @@ def _follower(planner: Planner, number: int, known: Collection[int], *, is_await
         after=tuple(sorted(source for source in sources if source is not None and source in known)),
         is_awaited=is_awaited,
     )
-
-
-class Slices:
-    """Slices for starts. `note` learns how slow the functions are."""
-
-    def __init__(self) -> None:
-        self._spent: dict[str, tuple[int, float]] = {}  # steps and seconds by route
-
-    def note(self, route: str, steps: int, seconds: float) -> None:
-        earlier_steps, earlier_seconds = self._spent.get(route, (0, 0.0))
-        self._spent[route] = (earlier_steps + steps, earlier_seconds + seconds)
-
-    def cut(self, numbers: Sequence[int], planner: Planner) -> Iterator[list[int]]:
-        """Yield the members with a common start. All members in a slice have the same group and route."""
-        together: dict[tuple[int, str], list[int]] = {}
-        for number in numbers:
-            row = planner.rows[number]
-            if planner.wiring.is_awaited_alone(number) or self.is_slow(row.route):
-                yield [number]
-            else:
-                together.setdefault((row.group, row.route), []).append(number)
-        for same in together.values():
-            yield from _pages(same, _size(len(same), planner.turns.waiting))
-
-    def is_slow(self, route: str) -> bool:
-        """Return whether the route's functions take long."""
-        steps, seconds = self._spent.get(route, (0, 0.0))
-        return seconds > SLOW_SECONDS * steps
 
 
 def _size(starts: int, waiting: int) -> int:

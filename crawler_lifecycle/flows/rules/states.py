@@ -65,12 +65,6 @@ def started(row: MemberRow, attempt: int, now: datetime) -> MemberRow:
     )
 
 
-def _unstarted(row: MemberRow, state: MemberState, cause: str | None, now: datetime, due: datetime | None) -> MemberRow:
-    if row.state is state and row.cause == cause and (row.due == due or state is MemberState.AVAILABLE):
-        return row
-    return row._replace(state=state, cause=cause, reason=None, since=now, due=due, ended_at=None)
-
-
 class StepState(StrEnum):
     """A step's state in Chancy's words."""
 
@@ -132,3 +126,9 @@ def workflow_state(state: FlowState, *, has_started: bool) -> WorkflowState:
 def effective(row: MemberRow, end: AttemptEnd | None) -> MemberRow:
     """Return the row for readers and cancels: the attempt's end counts before the supervisor notes the end."""
     return row if end is None else after_end(row, end)
+
+
+def _unstarted(row: MemberRow, state: MemberState, cause: str | None, now: datetime, due: datetime | None) -> MemberRow:
+    if row.state is state and row.cause == cause and (row.due == due or state is MemberState.AVAILABLE):
+        return row
+    return row._replace(state=state, cause=cause, reason=None, since=now, due=due, ended_at=None)

@@ -103,11 +103,6 @@ def depended_on(
     return frozenset(members), frozenset(with_dependents)
 
 
-def _targets(needs: Iterable[tuple[NeedRow, ...]]) -> Iterator[Target]:
-    for need in chain.from_iterable(needs):
-        yield from need.on
-
-
 class _Sums:
     """Sums over a group's members, inner groups included."""
 
@@ -146,6 +141,11 @@ def status_of(flow: Tallies, now: datetime) -> FlowStatus:
         if inner.parent is not None:
             children.setdefault(inner.parent, []).append(inner)
     return _status(flow, TOP, sums, children, now)
+
+
+def _targets(needs: Iterable[tuple[NeedRow, ...]]) -> Iterator[Target]:
+    for need in chain.from_iterable(needs):
+        yield from need.on
 
 
 def _status(

@@ -92,46 +92,6 @@ class CrawlStops(OnFlows):
         return [_to_stop(row) for row in connection.execute(_under_way(head).where(*is_unlinked))]
 
 
-def _under_way(head: Row[Any]) -> Select[Any]:
-    """Return the statement for the flow's attempts under way, by member, with their runs."""
-    is_its_run = and_(
-        runs.flow_uid == head.uid, runs.flow_member == attempts.member, runs.flow_attempt == attempts.attempt
-    )
-    return (
-        select(
-            members.number,
-            members.kind,
-            attempts.attempt,
-            attempts.workflow_id,
-            attempts.stop_reason,
-            runs.id.label("run_id"),
-        )
-        .join_from(flow_members, flow_attempts, IS_LAST_ATTEMPT)
-        .join(histories, is_its_run, isouter=True)
-        .where(members.flow == head.id, members.in_flight, attempts.ended_at.is_(None))
-        .order_by(members.number)
-    )
-
-
-def _crawls_of_managers(tx: Connection, head: Row[Any], steps: Mapping[int, str | None]) -> list[CrawlToStop]:
-    """Return the crawls under way of the managers among the steps. `steps`: reasons for their stops by number."""
-    rows = tx.execute(CRAWLS_OF_MANAGERS, {"of_flow": head.id, "numbers": sorted(steps)})
-    return [
-        CrawlToStop(
-            row.member,
-            row.attempt,
-            crawl_workflow_id(head.uid, row.member, row.attempt),
-            row.run_id,
-            steps[row.manager],
-        )
-        for row in rows
-    ]
-
-
-def _to_stop(row: Row[Any]) -> CrawlToStop:
-    return CrawlToStop(row.number, row.attempt, row.workflow_id, row.run_id, row.stop_reason)
-
-
 class FlowCrawls(CrawlStops):
     """The methods in `flows.ports.FlowLedger` for the starts of crawls."""
 
@@ -186,6 +146,46 @@ class FlowCrawls(CrawlStops):
             tx.execute(REFUSED.values(values), key)
             written.append(end)
         return written
+
+
+def _under_way(head: Row[Any]) -> Select[Any]:
+    """Return the statement for the flow's attempts under way, by member, with their runs."""
+    is_its_run = and_(
+        runs.flow_uid == head.uid, runs.flow_member == attempts.member, runs.flow_attempt == attempts.attempt
+    )
+    return (
+        select(
+            members.number,
+            members.kind,
+            attempts.attempt,
+            attempts.workflow_id,
+            attempts.stop_reason,
+            runs.id.label("run_id"),
+        )
+        .join_from(flow_members, flow_attempts, IS_LAST_ATTEMPT)
+        .join(histories, is_its_run, isouter=True)
+        .where(members.flow == head.id, members.in_flight, attempts.ended_at.is_(None))
+        .order_by(members.number)
+    )
+
+
+def _crawls_of_managers(tx: Connection, head: Row[Any], steps: Mapping[int, str | None]) -> list[CrawlToStop]:
+    """Return the crawls under way of the managers among the steps. `steps`: reasons for their stops by number."""
+    rows = tx.execute(CRAWLS_OF_MANAGERS, {"of_flow": head.id, "numbers": sorted(steps)})
+    return [
+        CrawlToStop(
+            row.member,
+            row.attempt,
+            crawl_workflow_id(head.uid, row.member, row.attempt),
+            row.run_id,
+            steps[row.manager],
+        )
+        for row in rows
+    ]
+
+
+def _to_stop(row: Row[Any]) -> CrawlToStop:
+    return CrawlToStop(row.number, row.attempt, row.workflow_id, row.run_id, row.stop_reason)
 
 
 def _effective(tx: Connection, head: Row[Any], works: Mapping[int, Work]) -> dict[int, Work]:

@@ -117,48 +117,6 @@ class FlowRequests(OnDoors):
         return _applied(door, effect, HOLDS[intent], f"by a hold {request.hold!r}")
 
 
-def _applied(door: Door, effect: Effect, event: str, message: str) -> DoorAnswer:
-    """Write the effect with its line in the timeline, unless the request changes nothing."""
-    has_effect = bool(effect.members or effect.flow)
-    if has_effect:
-        door.apply(effect)
-        door.log(event, message)
-    return door.answer(effect.count, changed=has_effect, left_out=effect.left_out)
-
-
-def _with_note(message: str, note: str | None) -> str:
-    return f"{message}: {note}" if note else message
-
-
-def _write_arguments(door: Door, effect: Effect, request: RetryMembers) -> dict[str, str]:
-    """Write the new arguments of the named members, and return the changes in words, by path.
-
-    Members behind them keep their arguments.
-    """
-    changes: dict[str, str] = {}
-    given, removed = request.arguments or {}, request.removed_arguments
-    named = {row.number for row in selected(door.ledger, request.paths)}
-    chosen = [row for row in effect.members if row.number in named]
-    for row in chosen:
-        this_member = (members.flow == door.head.id, members.number == row.number)
-        text, former = door.tx.execute(select(members.definition, members.arguments).where(*this_member)).one()
-        work = MemberDefinition.model_validate_json(text).work
-        arguments = changed_arguments(row.path, work, former, given, removed)
-        door.tx.execute(update(flow_members).where(*this_member).values(arguments=arguments))
-        changes[row.path] = changes_in_words(work, former, given, removed)
-    return changes
-
-
-def _write_decision(door: Door, row: MemberRow, request: ApproveMember) -> None:
-    """Write the decision as the approval's result. A later decision replaces an earlier decision."""
-    decision = Decision(approved=request.approved, actor=request.actor, note=request.note, at=door.at)
-    value = to_text("decision", decision, LARGEST_RESULT)
-    key = {"flow": door.head.id, "member": row.number, "generation": row.generation}
-    door.tx.execute(delete(flow_results).filter_by(**key))
-    result = {**key, "attempt": BY_A_DECISION, "value": value, "size": len(value)}
-    door.tx.execute(insert(flow_results), result)
-
-
 def keep_reason(door: Door, effect: Effect, reason: str | None) -> None:
     """Keep the reason with the attempts under way for the cancelled members."""
     under_way = [row.number for row in effect.members if row.in_flight] if reason else []
@@ -247,20 +205,6 @@ class FlowAdditions(OnDoors):
         return door.answer(len(merged.members), changed=not merged.is_empty)
 
 
-def _checked(merged: Merged) -> Merged:
-    """Return the rows; raise BadInput for a crawl whose run would be refused."""
-    for _, definition in merged.members:
-        check_crawl(definition)
-    return merged
-
-
-def _write_context(door: Door, request: GraftMembers) -> None:
-    """Write the graft's context. The supervisor does not read contexts, so the row gets no new door."""
-    group = door.ledger.paths_of_groups()[request.grafter]
-    this_group = (flow_groups.c.flow == door.head.id, flow_groups.c.number == group)
-    door.tx.execute(update(flow_groups).where(*this_group).values(context=request.context or None))
-
-
 class SqlFlowDoors(FlowAdditions, FlowRequests):
     """Requests for flows. The base classes add and change members; this class deletes flows. Runs stay."""
 
@@ -282,3 +226,59 @@ class SqlFlowDoors(FlowAdditions, FlowRequests):
             tx.execute(delete(table).where(table.c.flow == head.id))
         tx.execute(delete(flows).where(flows.c.id == head.id))
         return True
+
+
+def _applied(door: Door, effect: Effect, event: str, message: str) -> DoorAnswer:
+    """Write the effect with its line in the timeline, unless the request changes nothing."""
+    has_effect = bool(effect.members or effect.flow)
+    if has_effect:
+        door.apply(effect)
+        door.log(event, message)
+    return door.answer(effect.count, changed=has_effect, left_out=effect.left_out)
+
+
+def _with_note(message: str, note: str | None) -> str:
+    return f"{message}: {note}" if note else message
+
+
+def _write_arguments(door: Door, effect: Effect, request: RetryMembers) -> dict[str, str]:
+    """Write the new arguments of the named members, and return the changes in words, by path.
+
+    Members behind them keep their arguments.
+    """
+    changes: dict[str, str] = {}
+    given, removed = request.arguments or {}, request.removed_arguments
+    named = {row.number for row in selected(door.ledger, request.paths)}
+    chosen = [row for row in effect.members if row.number in named]
+    for row in chosen:
+        this_member = (members.flow == door.head.id, members.number == row.number)
+        text, former = door.tx.execute(select(members.definition, members.arguments).where(*this_member)).one()
+        work = MemberDefinition.model_validate_json(text).work
+        arguments = changed_arguments(row.path, work, former, given, removed)
+        door.tx.execute(update(flow_members).where(*this_member).values(arguments=arguments))
+        changes[row.path] = changes_in_words(work, former, given, removed)
+    return changes
+
+
+def _write_decision(door: Door, row: MemberRow, request: ApproveMember) -> None:
+    """Write the decision as the approval's result. A later decision replaces an earlier decision."""
+    decision = Decision(approved=request.approved, actor=request.actor, note=request.note, at=door.at)
+    value = to_text("decision", decision, LARGEST_RESULT)
+    key = {"flow": door.head.id, "member": row.number, "generation": row.generation}
+    door.tx.execute(delete(flow_results).filter_by(**key))
+    result = {**key, "attempt": BY_A_DECISION, "value": value, "size": len(value)}
+    door.tx.execute(insert(flow_results), result)
+
+
+def _checked(merged: Merged) -> Merged:
+    """Return the rows; raise BadInput for a crawl whose run would be refused."""
+    for _, definition in merged.members:
+        check_crawl(definition)
+    return merged
+
+
+def _write_context(door: Door, request: GraftMembers) -> None:
+    """Write the graft's context. The supervisor does not read contexts, so the row gets no new door."""
+    group = door.ledger.paths_of_groups()[request.grafter]
+    this_group = (flow_groups.c.flow == door.head.id, flow_groups.c.number == group)
+    door.tx.execute(update(flow_groups).where(*this_group).values(context=request.context or None))

@@ -90,30 +90,6 @@ def insert_end(tx: Connection, head: Row[Any], state: FlowState, now: datetime) 
     tx.execute(insert(flow_ends), {"flow": head.id, "number": last + 1, "content": content, "ended_at": now, **owed})
 
 
-def _content(tx: Connection, head: Row[Any], state: FlowState, now: datetime, number: int) -> FlowEnd:
-    rows = tx.execute(COUNTS.where(members.flow == head.id).group_by(members.state)).all()
-    counts = {row[0]: row[1] for row in sorted(rows)}
-    started_at = min((row[2] for row in rows if row[2] is not None), default=None)
-    failures = tx.execute(FAILURES.where(members.flow == head.id)).all() if counts.keys() & FAILED else []
-    return FlowEnd(
-        end=number,
-        flow_id=head.flow_id,
-        flow_uid=head.uid,
-        name=head.name,
-        family=head.family,
-        state=state,
-        total=sum(counts.values()),
-        counts=counts,
-        started_at=started_at,
-        elapsed_seconds=None if started_at is None else (now - started_at).total_seconds(),
-        failures=tuple(
-            FlowFailure(path=path, state=member_state, reason=reason and reason[:LONGEST_REASON])
-            for path, member_state, reason in failures
-        ),
-        at=now,
-    )
-
-
 class SqlFlowEnds(OnFlows):
     """Announcements of flows' ends on record."""
 
@@ -265,6 +241,34 @@ class FlowSupervision(OnFlows):
         door.log("grown", f"added {counted(len(merged.members), 'job')} for the tasks of {definition.grower!r}")
 
 
+class SqlFlowLedger(FlowSupervision, FlowCrawls):
+    """The ledger for supervisors; every base class has a single duty."""
+
+
+def _content(tx: Connection, head: Row[Any], state: FlowState, now: datetime, number: int) -> FlowEnd:
+    rows = tx.execute(COUNTS.where(members.flow == head.id).group_by(members.state)).all()
+    counts = {row[0]: row[1] for row in sorted(rows)}
+    started_at = min((row[2] for row in rows if row[2] is not None), default=None)
+    failures = tx.execute(FAILURES.where(members.flow == head.id)).all() if counts.keys() & FAILED else []
+    return FlowEnd(
+        end=number,
+        flow_id=head.flow_id,
+        flow_uid=head.uid,
+        name=head.name,
+        family=head.family,
+        state=state,
+        total=sum(counts.values()),
+        counts=counts,
+        started_at=started_at,
+        elapsed_seconds=None if started_at is None else (now - started_at).total_seconds(),
+        failures=tuple(
+            FlowFailure(path=path, state=member_state, reason=reason and reason[:LONGEST_REASON])
+            for path, member_state, reason in failures
+        ),
+        at=now,
+    )
+
+
 def _refuse_earlier_execution(head: Row[Any], execution: SupervisorExecution) -> None:
     """Raise Fenced if the execution began before the present supervisor: its call comes too late."""
     present, began_at = head.supervisor_began_at, execution.began_at
@@ -330,7 +334,3 @@ def _refuse_unless_done(tx: Connection, flow: int, changes: Sequence[MemberChang
 
 def _is_same(row: MemberRow, wanted: MemberRow) -> bool:
     return (row.generation, row.attempt, row.state) == (wanted.generation, wanted.attempt, wanted.state)
-
-
-class SqlFlowLedger(FlowSupervision, FlowCrawls):
-    """The ledger for supervisors; every base class has a single duty."""

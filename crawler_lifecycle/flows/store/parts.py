@@ -104,13 +104,6 @@ def flow_tallies(connection: Connection, head: Row[Any]) -> Tallies:
     return replace(flow, tallies=flow.tallies + of_empty)
 
 
-def _tallies_of_empty(connection: Connection, head: Row[Any], flow: Tallies) -> list[Tally]:
-    """Return the tallies of empty groups. Their states follow from the members, so all rows of such a flow are read."""
-    if not empty_groups(flow.groups, {tally.group for tally in flow.tallies}):
-        return []
-    return tallies_of_empty(read_ledger(connection, head))
-
-
 def with_news(connection: Connection, uids: Mapping[int, str]) -> dict[int, list[int]]:
     """Return the crawls by flow whose row may be older than their run, or than their refused start."""
     is_its_run = and_(
@@ -126,47 +119,6 @@ def with_news(connection: Connection, uids: Mapping[int, str]) -> dict[int, list
     for flow, number in connection.execute(news) if uids else ():
         numbers.setdefault(flow, []).append(number)
     return numbers
-
-
-def _key(tally: Tally) -> Key:
-    return tally.group, tally.state, tally.in_flight
-
-
-def _move(tallies: dict[Key, Tally], before: Tally, after: Tally) -> None:
-    """Count a member in another tally than before. Times only grow: an open tally's last end is not shown."""
-    old = tallies[_key(before)]
-    tallies[_key(before)] = replace(old, count=old.count - before.count)
-    if not tallies[_key(before)].count:
-        del tallies[_key(before)]
-    known = tallies.get(_key(after))
-    if known is None:
-        tallies[_key(after)] = after
-        return
-    started = min(filter(None, (known.started_at, after.started_at)), default=None)
-    ended = max(filter(None, (known.ended_at, after.ended_at)), default=None)
-    tallies[_key(after)] = replace(known, count=known.count + after.count, started_at=started, ended_at=ended)
-
-
-def _needs_leaves(flow: Tallies) -> bool:
-    """Return whether an ended group may have a failure: the status of an open group does not depend on leaves."""
-    unsettled = (tally.group for tally in flow.tallies if not tally.is_settled)
-    is_open = {group for inner in unsettled for group in ancestors(flow.groups, inner)}
-    return any(tally.state in FAILED and tally.group not in is_open for tally in flow.tallies)
-
-
-def _with_leaves(connection: Connection, flow: int, tallies: Tallies, effective: Mapping[int, MemberRow]) -> Tallies:
-    """Return the tallies with the knowledge whether members without dependents have failed."""
-    different = select(members.needs).where(members.flow == flow, members.needs != NO_NEEDS).distinct()
-    needs = map(needs_of, connection.scalars(different))
-    with_dependents, groups = depended_on(tallies.groups, needs, {tally.group for tally in tallies.tallies})
-    failed = select(members.number, *TALLIED).where(members.flow == flow, members.state.in_(FAILED))
-    keys: dict[int, Key] = {
-        number: (group, state, flight) for number, group, state, flight in connection.execute(failed)
-    }
-    keys |= {number: _key(tally(row)) for number, row in effective.items()}
-    leaves = {key for number, key in keys.items() if number not in with_dependents and key[1] in FAILED}
-    marked = [replace(tally, has_leaf=_key(tally) in leaves) for tally in tallies.tallies]
-    return replace(tallies, tallies=marked, groups_with_dependents=groups)
 
 
 class FlowParts(OnFlows):
@@ -222,6 +174,54 @@ class FlowParts(OnFlows):
 
     def _head(self, connection: Connection, flow: str) -> Row[Any]:
         return self.head(connection, uid_of(connection, flow))
+
+
+def _tallies_of_empty(connection: Connection, head: Row[Any], flow: Tallies) -> list[Tally]:
+    """Return the tallies of empty groups. Their states follow from the members, so all rows of such a flow are read."""
+    if not empty_groups(flow.groups, {tally.group for tally in flow.tallies}):
+        return []
+    return tallies_of_empty(read_ledger(connection, head))
+
+
+def _key(tally: Tally) -> Key:
+    return tally.group, tally.state, tally.in_flight
+
+
+def _move(tallies: dict[Key, Tally], before: Tally, after: Tally) -> None:
+    """Count a member in another tally than before. Times only grow: an open tally's last end is not shown."""
+    old = tallies[_key(before)]
+    tallies[_key(before)] = replace(old, count=old.count - before.count)
+    if not tallies[_key(before)].count:
+        del tallies[_key(before)]
+    known = tallies.get(_key(after))
+    if known is None:
+        tallies[_key(after)] = after
+        return
+    started = min(filter(None, (known.started_at, after.started_at)), default=None)
+    ended = max(filter(None, (known.ended_at, after.ended_at)), default=None)
+    tallies[_key(after)] = replace(known, count=known.count + after.count, started_at=started, ended_at=ended)
+
+
+def _needs_leaves(flow: Tallies) -> bool:
+    """Return whether an ended group may have a failure: the status of an open group does not depend on leaves."""
+    unsettled = (tally.group for tally in flow.tallies if not tally.is_settled)
+    is_open = {group for inner in unsettled for group in ancestors(flow.groups, inner)}
+    return any(tally.state in FAILED and tally.group not in is_open for tally in flow.tallies)
+
+
+def _with_leaves(connection: Connection, flow: int, tallies: Tallies, effective: Mapping[int, MemberRow]) -> Tallies:
+    """Return the tallies with the knowledge whether members without dependents have failed."""
+    different = select(members.needs).where(members.flow == flow, members.needs != NO_NEEDS).distinct()
+    needs = map(needs_of, connection.scalars(different))
+    with_dependents, groups = depended_on(tallies.groups, needs, {tally.group for tally in tallies.tallies})
+    failed = select(members.number, *TALLIED).where(members.flow == flow, members.state.in_(FAILED))
+    keys: dict[int, Key] = {
+        number: (group, state, flight) for number, group, state, flight in connection.execute(failed)
+    }
+    keys |= {number: _key(tally(row)) for number, row in effective.items()}
+    leaves = {key for number, key in keys.items() if number not in with_dependents and key[1] in FAILED}
+    marked = [replace(tally, has_leaf=_key(tally) in leaves) for tally in tallies.tallies]
+    return replace(tallies, tallies=marked, groups_with_dependents=groups)
 
 
 def _troubles(flow: int, now: datetime) -> Select[int, str | None]:

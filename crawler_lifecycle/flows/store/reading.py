@@ -164,19 +164,6 @@ def run_sight(row: Row[Any]) -> RunSeen:
     )
 
 
-def _chosen(
-    connection: Connection, whole: Any, few: Any, key: dict[str, Any], numbers: Collection[int]
-) -> Iterator[Row[Any]]:
-    """Yield the rows of these members. The first column is the member's number."""
-    if not numbers:
-        return
-    if len(numbers) <= MOST_IN_STATEMENT:
-        yield from connection.execute(few, {**key, "numbers": sorted(numbers)})
-        return
-    wanted = set(numbers)
-    yield from (row for row in connection.execute(whole, key) if row[0] in wanted)
-
-
 def read_members(
     connection: Connection, flow: int, numbers: Collection[int], *, locked: bool = False
 ) -> dict[int, MemberRow]:
@@ -233,6 +220,19 @@ def effective_rows(
     for seen in run_sights(connection, flow, flow_uid, crawls):
         current[seen.number] = after_sight(current[seen.number], seen)
     return current
+
+
+def _chosen(
+    connection: Connection, whole: Any, few: Any, key: dict[str, Any], numbers: Collection[int]
+) -> Iterator[Row[Any]]:
+    """Yield the rows of these members. The first column is the member's number."""
+    if not numbers:
+        return
+    if len(numbers) <= MOST_IN_STATEMENT:
+        yield from connection.execute(few, {**key, "numbers": sorted(numbers)})
+        return
+    wanted = set(numbers)
+    yield from (row for row in connection.execute(whole, key) if row[0] in wanted)
 
 
 def _by_number(rows: Any) -> dict[int, MemberRow]:

@@ -82,6 +82,41 @@ def refuse_too_many(connection: Connection, flow: int, numbers: Collection[int])
         )
 
 
+class StepContexts(OnFlows):
+    """The methods in `flows.ports.StepClaims` for the inputs of steps."""
+
+    @snapshot
+    def inputs(self, connection: Connection, flow_uid: str, number: int) -> StepInputs:
+        flow = self.number(connection, flow_uid)
+        row = read_members(connection, flow, [number]).get(number)
+        if row is None:
+            raise NotFound(f"flow {flow_uid} has no member with the number {number}")
+        groups_around, contexts = _around(connection, flow, row.group)
+        ledger = _ledger_around(connection, flow, row, groups_around)
+        return StepInputs(merged_context(contexts, ledger, row.group), sources(ledger, row))
+
+    @snapshot
+    def results(self, connection: Connection, flow_uid: str, numbers: Collection[int]) -> Mapping[int, JsonValue]:
+        head = self.head(connection, flow_uid)
+        first = fitting(connection, head.id, numbers)
+        values = read_results(connection, head.id, flow_uid, first)
+        return {number: values.get(number) for number in first}
+
+    @snapshot
+    def source(self, connection: Connection, flow_uid: str, path: str) -> Source | None:
+        """Return the source for a path. A graft's path selects its group."""
+        head = self.head(connection, flow_uid)
+        if head.last_group:
+            all_groups = read_groups(connection, head.id)
+            group = next((row.number for row in all_groups.values() if row.path == path), None)
+            if group is not None:
+                ledger = Ledger(FlowRow(head.flow_id), all_groups)
+                ledger.put(_members_inside(connection, head.id, all_groups, {group}))
+                return results_of_group(ledger, group)
+        number: int | None = connection.scalar(BY_PATH, {"of_flow": head.id, "of_path": path_uid(path)})
+        return number
+
+
 def _has_recorded(row: MemberRow) -> bool:
     """Return whether the member has a recorded result. A decision about an approval that was cancelled is none."""
     is_cancelled_step = row.kind is MemberKind.STEP and row.state is MemberState.CANCELLED  # a manager has numbers
@@ -132,41 +167,6 @@ def _archives(connection: Connection, run_ids: Collection[int]) -> dict[int, str
         .where(archive.location.is_not(None), func.coalesce(end, 1) == runs.end_number)
     )
     return dict(iter(connection.execute(query))) if run_ids else {}
-
-
-class StepContexts(OnFlows):
-    """The methods in `flows.ports.StepClaims` for the inputs of steps."""
-
-    @snapshot
-    def inputs(self, connection: Connection, flow_uid: str, number: int) -> StepInputs:
-        flow = self.number(connection, flow_uid)
-        row = read_members(connection, flow, [number]).get(number)
-        if row is None:
-            raise NotFound(f"flow {flow_uid} has no member with the number {number}")
-        groups_around, contexts = _around(connection, flow, row.group)
-        ledger = _ledger_around(connection, flow, row, groups_around)
-        return StepInputs(merged_context(contexts, ledger, row.group), sources(ledger, row))
-
-    @snapshot
-    def results(self, connection: Connection, flow_uid: str, numbers: Collection[int]) -> Mapping[int, JsonValue]:
-        head = self.head(connection, flow_uid)
-        first = fitting(connection, head.id, numbers)
-        values = read_results(connection, head.id, flow_uid, first)
-        return {number: values.get(number) for number in first}
-
-    @snapshot
-    def source(self, connection: Connection, flow_uid: str, path: str) -> Source | None:
-        """Return the source for a path. A graft's path selects its group."""
-        head = self.head(connection, flow_uid)
-        if head.last_group:
-            all_groups = read_groups(connection, head.id)
-            group = next((row.number for row in all_groups.values() if row.path == path), None)
-            if group is not None:
-                ledger = Ledger(FlowRow(head.flow_id), all_groups)
-                ledger.put(_members_inside(connection, head.id, all_groups, {group}))
-                return results_of_group(ledger, group)
-        number: int | None = connection.scalar(BY_PATH, {"of_flow": head.id, "of_path": path_uid(path)})
-        return number
 
 
 def _ledger_around(connection: Connection, flow: int, row: MemberRow, groups_around: list[GroupRow]) -> Ledger:

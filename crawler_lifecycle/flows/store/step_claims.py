@@ -119,21 +119,6 @@ def with_items(
     return [_with_item(step, by_number, last) for step in steps]
 
 
-def _is_for_task(definition: MemberDefinition) -> bool:
-    work = definition.work
-    return isinstance(work, StepWork) and work.form is CallForm.ITEM and isinstance(work.arguments, dict)
-
-
-def _with_item(
-    step: ClaimedStep, targets: Mapping[int, Target], runs_of_tasks: Mapping[tuple[int, int | None], Any]
-) -> ClaimedStep:
-    target = targets.get(step.start.number)
-    run = None if target is None else runs_of_tasks.get((target.number, target.task))
-    if run is None:  # no step for a task, or a failed crawl without runs whose failure does not count
-        return step
-    return replace(step, arguments=task_item(step.arguments, run.id, run.run_uid))
-
-
 class StepRights(OnFlows):
     """The methods in `flows.ports.StepClaims` for claims."""
 
@@ -223,6 +208,21 @@ class StepRights(OnFlows):
                 self._started.clear()
             self._started.add(flow_uid)
         return head
+
+
+def _is_for_task(definition: MemberDefinition) -> bool:
+    work = definition.work
+    return isinstance(work, StepWork) and work.form is CallForm.ITEM and isinstance(work.arguments, dict)
+
+
+def _with_item(
+    step: ClaimedStep, targets: Mapping[int, Target], runs_of_tasks: Mapping[tuple[int, int | None], Any]
+) -> ClaimedStep:
+    target = targets.get(step.start.number)
+    run = None if target is None else runs_of_tasks.get((target.number, target.task))
+    if run is None:  # no step for a task, or a failed crawl without runs whose failure does not count
+        return step
+    return replace(step, arguments=task_item(step.arguments, run.id, run.run_uid))
 
 
 def _is_isolated(work: Work) -> bool:

@@ -206,15 +206,6 @@ class Writes:
         return answer
 
 
-def _approvals(changes: Iterable[MemberChange]) -> Iterator[int]:
-    return (change.row.number for change in changes if change.row.kind is MemberKind.APPROVAL)
-
-
-def _standing(row: MemberRow) -> MemberRow:
-    """Return the row without its definition, which a write does not change."""
-    return row._replace(path="", group=TOP, needs=(), retry=NO_RETRY, fingerprint="", route="")
-
-
 def planner_of(page: LedgerPage, members: Iterable[MemberRow], groups: Iterable[GroupRow]) -> Planner:
     """Return a planner for the stored rows. `page`: any page from the same reading."""
     ledger = Ledger(page.row)
@@ -294,3 +285,12 @@ class Course:
         """Return whether the member's present attempt is this attempt, and has not ended."""
         row = self.planner.rows.get(number)
         return row is not None and row.in_flight and row.attempt == attempt
+
+
+def _approvals(changes: Iterable[MemberChange]) -> Iterator[int]:
+    return (change.row.number for change in changes if change.row.kind is MemberKind.APPROVAL)
+
+
+def _standing(row: MemberRow) -> MemberRow:
+    """Return the row without its definition, which a write does not change."""
+    return row._replace(path="", group=TOP, needs=(), retry=NO_RETRY, fingerprint="", route="")

@@ -114,21 +114,6 @@ class Announcement:
         self._act.take()
 
 
-async def _announce(step: SuperviseFlow, *, is_short: bool) -> bool:
-    """Announce, and return whether all receivers were reached. After an hour the audit continues the tries."""
-    try:
-        if is_short:
-            await at_once(FlowAnnouncements.announce_flow, step, ANNOUNCE)
-        else:
-            await workflow.execute_activity_method(FlowAnnouncements.announce_flow, step, **ANNOUNCE)
-    except ActivityError as error:
-        if is_cancelled_exception(error):
-            raise
-        workflow.logger.warning("the end of flow %s is not announced: %s", step.flow_id, error.cause)
-        return False
-    return True
-
-
 async def begin(step: SuperviseFlow, bell: Bell) -> "FlowSupervisor":
     """Make this execution the flow's supervisor, and read the flow."""
     info = workflow.info()
@@ -283,3 +268,18 @@ class FlowSupervisor:
         """Time of the next look. Without crawls under way, only a request at a door can have been missed."""
         is_busy = bool(self._course.planner.crawls_in_flight)
         return look_time(self._anchor, self._look if is_busy else max(self._look, FIRST_STEADY_LOOK))
+
+
+async def _announce(step: SuperviseFlow, *, is_short: bool) -> bool:
+    """Announce, and return whether all receivers were reached. After an hour the audit continues the tries."""
+    try:
+        if is_short:
+            await at_once(FlowAnnouncements.announce_flow, step, ANNOUNCE)
+        else:
+            await workflow.execute_activity_method(FlowAnnouncements.announce_flow, step, **ANNOUNCE)
+    except ActivityError as error:
+        if is_cancelled_exception(error):
+            raise
+        workflow.logger.warning("the end of flow %s is not announced: %s", step.flow_id, error.cause)
+        return False
+    return True

@@ -88,13 +88,6 @@ class Catalogue:
         return known[1]
 
 
-def _read(deployer: Deployer, name: str) -> Crawler | PermanentError:
-    try:
-        return deployer.crawler(name)
-    except PermanentError as error:
-        return error
-
-
 class Crawls:
     """A manager's crawls. A start is repeated with the same workflow id, so an ambiguous answer does no harm."""
 
@@ -312,3 +305,10 @@ class Crawls:
                 logger.info("%s cannot be asked to stop yet: %s", key, error.message)
             else:
                 self._asked.add(key)
+
+
+def _read(deployer: Deployer, name: str) -> Crawler | PermanentError:
+    try:
+        return deployer.crawler(name)
+    except PermanentError as error:
+        return error

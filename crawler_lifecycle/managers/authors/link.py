@@ -235,10 +235,6 @@ class AuthorsCode:
         return self._runner.run(_as_coroutine(value))
 
 
-def _is_ours(module: str) -> bool:
-    return module.startswith(f"{__package__}.")
-
-
 def completed(work: Coroutine[Any, Any, T]) -> T:
     """Return the result of a coroutine that never waits for an event loop."""
     try:
@@ -290,6 +286,10 @@ class BegunWork(dict[Any, Any]):
         except BaseException:
             self._is_over = self._is_awaited = True
             raise
+
+
+def _is_ours(module: str) -> bool:
+    return module.startswith(f"{__package__}.")
 
 
 async def _as_coroutine(value: Any) -> Any:

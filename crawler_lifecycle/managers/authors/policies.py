@@ -135,11 +135,6 @@ class Breakers:
             del self._held[place]
 
 
-def _place(rule: Breaker, params: FullJobParams) -> str | None:
-    key = key_of(rule.key, params)
-    return None if key is None else f"{rule.key} {key}"
-
-
 def was_renewed(item: Waiting) -> bool:
     """Return whether people let the item be tried again."""
     return item.attempt > 1 and not item.tries
@@ -169,3 +164,8 @@ class Choice:
     def spiders(self) -> list[str]:
         """The spiders of the jobs under way and of the chosen jobs."""
         return [job.request.crawler for job in self.running] + [params["spider"] for _, params in self.chosen]
+
+
+def _place(rule: Breaker, params: FullJobParams) -> str | None:
+    key = key_of(rule.key, params)
+    return None if key is None else f"{rule.key} {key}"

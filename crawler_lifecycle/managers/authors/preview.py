@@ -112,6 +112,115 @@ def differences(manager: BaseLoopScript) -> list[str]:
     return sorted({*_used_in_vain(manager, reading), *_never_called(reading), *_ignored(manager, reading)})
 
 
+class PreviewedJob(Message):
+    """A parameter set as a job."""
+
+    number: int = Field(description="place among the parameter sets, from 1")
+    request: RunParameters | None = Field(default=None, description="none: the job is a repeat or is refused")
+    repeats: int | None = Field(default=None, description="number for the equal parameter set before")
+    problem: str | None = Field(default=None, description="why the job would be refused")
+
+
+class Preview(Message):
+    """A manager's parameter sets, without any write."""
+
+    name: str
+    most_at_once: int
+    read: int = 0
+    is_exhausted: bool = Field(default=True, description="whether the generator has ended within the limit")
+    jobs: list[PreviewedJob] = Field(default=[], description="first jobs")
+    repeated: list[PreviewedJob] = []
+    refused: list[PreviewedJob] = []
+    new: int = Field(default=0, description="jobs that would start")
+    crawlers: list[str] = []
+    differences: list[str] = Field(default=[], description="members of shub-workflow that are used in vain")
+    problem: str | None = Field(default=None, description="error of the author's code, after the sets that were read")
+
+    def hours(self, seconds_a_job: float) -> float:
+        """Return the duration for all jobs, with the most jobs at once."""
+        return self.new * seconds_a_job / max(1, min(self.most_at_once, self.new)) / 3600
+
+
+def preview(manager: BaseLoopScript, *, first: int, most: int) -> Preview:
+    """Read at most `most` parameter sets. Return the first jobs, and all repeats and refusals."""
+    reading = _Reading(manager, first)
+    problem = None
+    try:
+        reading.read(most)
+    except LifecycleError:
+        raise
+    except Exception as error:  # noqa: BLE001 - author's code may raise any error
+        problem = f"{type(manager).__name__}: {cause_with_frames(error, type(manager))}"
+    return reading.preview(problem)
+
+
+class _Reading:
+    """A preview in the making."""
+
+    def __init__(self, manager: BaseLoopScript, first: int) -> None:
+        self._manager, self._first = manager, first
+        self._jobs: list[PreviewedJob] = []
+        self._repeated: list[PreviewedJob] = []
+        self._refused: list[PreviewedJob] = []
+        self._crawlers: set[str] = set()
+        self._known: dict[str, int] = {}
+        self._read = self._new = 0
+        self._is_exhausted = False
+
+    def read(self, most: int) -> None:
+        sets = iter(_parameter_sets(self._manager))
+        for yielded in islice(sets, most):
+            self._read += 1
+            self._take(yielded)
+        self._is_exhausted = self._read < most or next(sets, END) is END
+
+    def _take(self, yielded: Any) -> None:
+        job, key = _previewed(self._manager, self._read, yielded)
+        if key is not None and key in self._known:
+            self._repeated.append(job.model_copy(update={"request": None, "repeats": self._known[key]}))
+            return
+        if key is not None:
+            self._known[key] = self._read
+        if job.request is None:
+            self._refused.append(job)
+            return
+        self._new += 1
+        self._crawlers.add(job.request.crawler)
+        if self._new <= self._first:
+            self._jobs.append(job)
+
+    def preview(self, problem: str | None) -> Preview:
+        return Preview(
+            name=self._manager.name,
+            most_at_once=getattr(self._manager, "max_running_jobs", 0),
+            read=self._read,
+            is_exhausted=self._is_exhausted,
+            jobs=self._jobs,
+            repeated=self._repeated,
+            refused=self._refused,
+            new=self._new,
+            crawlers=sorted(self._crawlers),
+            differences=differences(self._manager),
+            problem=problem,
+        )
+
+
+def added_items(yielded: Iterable[ScheduleArgs], default_crawler: str | None) -> Iterator[Any]:
+    """Yield the items that a person adds, from dicts as a generator yields them. BadInput for a refused item."""
+    for number, parameters in enumerate(yielded, 1):
+        if not isinstance(parameters, dict):
+            raise BadInput("items", f"item {number}: expected a JSON object")
+        try:
+            check_parts(parameters)
+        except BadInput as error:
+            raise BadInput("items", f"item {number}: {error.message}") from error
+        params = full_params(parameters, default_crawler)
+        item = item_of(params, deepcopy, (), Origin.ADDED)
+        if item.request is None:
+            raise BadInput("items", f"item {number}: {item.problem}")
+        yield item
+
+
 def _used_in_vain(manager: BaseLoopScript, reading: _SourceReading) -> Iterator[str]:
     for name, place in reading.uses.items():
         if name in MEMBERS and name not in reading.stores and not hasattr(manager, name):
@@ -207,99 +316,6 @@ def _line_of(tree: ast.Module, name: str) -> int:
     return author.lineno
 
 
-class PreviewedJob(Message):
-    """A parameter set as a job."""
-
-    number: int = Field(description="place among the parameter sets, from 1")
-    request: RunParameters | None = Field(default=None, description="none: the job is a repeat or is refused")
-    repeats: int | None = Field(default=None, description="number for the equal parameter set before")
-    problem: str | None = Field(default=None, description="why the job would be refused")
-
-
-class Preview(Message):
-    """A manager's parameter sets, without any write."""
-
-    name: str
-    most_at_once: int
-    read: int = 0
-    is_exhausted: bool = Field(default=True, description="whether the generator has ended within the limit")
-    jobs: list[PreviewedJob] = Field(default=[], description="first jobs")
-    repeated: list[PreviewedJob] = []
-    refused: list[PreviewedJob] = []
-    new: int = Field(default=0, description="jobs that would start")
-    crawlers: list[str] = []
-    differences: list[str] = Field(default=[], description="members of shub-workflow that are used in vain")
-    problem: str | None = Field(default=None, description="error of the author's code, after the sets that were read")
-
-    def hours(self, seconds_a_job: float) -> float:
-        """Return the duration for all jobs, with the most jobs at once."""
-        return self.new * seconds_a_job / max(1, min(self.most_at_once, self.new)) / 3600
-
-
-def preview(manager: BaseLoopScript, *, first: int, most: int) -> Preview:
-    """Read at most `most` parameter sets. Return the first jobs, and all repeats and refusals."""
-    reading = _Reading(manager, first)
-    problem = None
-    try:
-        reading.read(most)
-    except LifecycleError:
-        raise
-    except Exception as error:  # noqa: BLE001 - author's code may raise any error
-        problem = f"{type(manager).__name__}: {cause_with_frames(error, type(manager))}"
-    return reading.preview(problem)
-
-
-class _Reading:
-    """A preview in the making."""
-
-    def __init__(self, manager: BaseLoopScript, first: int) -> None:
-        self._manager, self._first = manager, first
-        self._jobs: list[PreviewedJob] = []
-        self._repeated: list[PreviewedJob] = []
-        self._refused: list[PreviewedJob] = []
-        self._crawlers: set[str] = set()
-        self._known: dict[str, int] = {}
-        self._read = self._new = 0
-        self._is_exhausted = False
-
-    def read(self, most: int) -> None:
-        sets = iter(_parameter_sets(self._manager))
-        for yielded in islice(sets, most):
-            self._read += 1
-            self._take(yielded)
-        self._is_exhausted = self._read < most or next(sets, END) is END
-
-    def _take(self, yielded: Any) -> None:
-        job, key = _previewed(self._manager, self._read, yielded)
-        if key is not None and key in self._known:
-            self._repeated.append(job.model_copy(update={"request": None, "repeats": self._known[key]}))
-            return
-        if key is not None:
-            self._known[key] = self._read
-        if job.request is None:
-            self._refused.append(job)
-            return
-        self._new += 1
-        self._crawlers.add(job.request.crawler)
-        if self._new <= self._first:
-            self._jobs.append(job)
-
-    def preview(self, problem: str | None) -> Preview:
-        return Preview(
-            name=self._manager.name,
-            most_at_once=getattr(self._manager, "max_running_jobs", 0),
-            read=self._read,
-            is_exhausted=self._is_exhausted,
-            jobs=self._jobs,
-            repeated=self._repeated,
-            refused=self._refused,
-            new=self._new,
-            crawlers=sorted(self._crawlers),
-            differences=differences(self._manager),
-            problem=problem,
-        )
-
-
 def _parameter_sets(manager: BaseLoopScript) -> Iterable[Any]:
     if isinstance(manager, GeneratorCrawlManager):
         return parameter_sets(manager.set_parameters_gen, None)
@@ -321,19 +337,3 @@ def _previewed(manager: BaseLoopScript, number: int, yielded: Any) -> tuple[Prev
         return PreviewedJob(number=number, request=request_of(effective, manager.get_tags())), key
     except BadInput as error:
         return PreviewedJob(number=number, problem=error.message), refused_key(parts.params, key)
-
-
-def added_items(yielded: Iterable[ScheduleArgs], default_crawler: str | None) -> Iterator[Any]:
-    """Yield the items that a person adds, from dicts as a generator yields them. BadInput for a refused item."""
-    for number, parameters in enumerate(yielded, 1):
-        if not isinstance(parameters, dict):
-            raise BadInput("items", f"item {number}: expected a JSON object")
-        try:
-            check_parts(parameters)
-        except BadInput as error:
-            raise BadInput("items", f"item {number}: {error.message}") from error
-        params = full_params(parameters, default_crawler)
-        item = item_of(params, deepcopy, (), Origin.ADDED)
-        if item.request is None:
-            raise BadInput("items", f"item {number}: {item.problem}")
-        yield item

@@ -233,18 +233,6 @@ def script_params(words: Sequence[str]) -> FullJobParams:
     return {"spider": name if name.startswith(SCRIPT) else f"{SCRIPT}{name}", "spider_args": arguments}
 
 
-def _rendered(task_id: str, command: str) -> str:
-    """Return the lines. A command without a template needs no jinja2."""
-    if not any(mark in command for mark in TEMPLATE_MARKS):
-        return command
-    try:
-        jinja2 = import_module("jinja2")
-    except ModuleNotFoundError as error:
-        raise BadInput("command", f"task {task_id!r} has a template: install jinja2, or write the lines") from error
-    rendered: str = jinja2.Template(command).render()
-    return rendered
-
-
 @dataclass
 class PendingPart:
     """A part after its turn has come. `is_stored`: whether the ledger has its item."""
@@ -410,6 +398,18 @@ class TaskGraph:
         held = self._kept(HELD)
         for part in [part for part in held if part not in running]:
             del held[part]
+
+
+def _rendered(task_id: str, command: str) -> str:
+    """Return the lines. A command without a template needs no jinja2."""
+    if not any(mark in command for mark in TEMPLATE_MARKS):
+        return command
+    try:
+        jinja2 = import_module("jinja2")
+    except ModuleNotFoundError as error:
+        raise BadInput("command", f"task {task_id!r} has a template: install jinja2, or write the lines") from error
+    rendered: str = jinja2.Template(command).render()
+    return rendered
 
 
 def _place(part: str) -> tuple[str, int]:

@@ -98,6 +98,25 @@ def check(
         _check_graph(graph, catalogue, state, as_json=as_json)
 
 
+def refuse_missing_crawlers(definition: "FlowDefinition", names: Sequence[str] | None) -> None:
+    """Raise BadInput if the catalogue lacks a crawler in the workflow. `names`: the catalogue's, or None."""
+    if missing := _missing_crawlers(_crawlers(definition), names):
+        lacking = ", ".join(map(repr, missing))
+        raise BadInput("FILE", f"the catalogue has no crawler {lacking}: `crawlctl crawlers` lists the crawlers")
+
+
+def names_in_catalogue(catalogue: Path | None, state: Path | None) -> Sequence[str] | None:
+    """Return the crawlers' names in the file; without a file over the API, or None without an answer."""
+    from crawler_lifecycle.clusters.adapters.catalogue import Catalogue
+
+    if catalogue is not None:
+        return Catalogue.load(catalogue).names()
+    try:
+        return open_crawlers(state).names()
+    except TemporaryError:
+        return None
+
+
 def _graph_in(target: str, name: str | None, arguments: Sequence[str]) -> "FlowDefinition | None":
     """Return the checked workflow in the file; None for a crawl manager."""
     from crawler_lifecycle.flows.authors.building import check_definition
@@ -113,13 +132,6 @@ def _graph_in(target: str, name: str | None, arguments: Sequence[str]) -> "FlowD
     definition = definition_in(file, name, None, arguments)
     check_definition(definition)
     return definition
-
-
-def refuse_missing_crawlers(definition: "FlowDefinition", names: Sequence[str] | None) -> None:
-    """Raise BadInput if the catalogue lacks a crawler in the workflow. `names`: the catalogue's, or None."""
-    if missing := _missing_crawlers(_crawlers(definition), names):
-        lacking = ", ".join(map(repr, missing))
-        raise BadInput("FILE", f"the catalogue has no crawler {lacking}: `crawlctl crawlers` lists the crawlers")
 
 
 def _crawlers(definition: "FlowDefinition") -> list[str]:
@@ -192,18 +204,6 @@ def _missing_crawlers(crawlers: Sequence[str], names: Sequence[str] | None) -> l
     if not crawlers:
         return []
     return None if names is None else sorted(set(crawlers) - set(names))
-
-
-def names_in_catalogue(catalogue: Path | None, state: Path | None) -> Sequence[str] | None:
-    """Return the crawlers' names in the file; without a file over the API, or None without an answer."""
-    from crawler_lifecycle.clusters.adapters.catalogue import Catalogue
-
-    if catalogue is not None:
-        return Catalogue.load(catalogue).names()
-    try:
-        return open_crawlers(state).names()
-    except TemporaryError:
-        return None
 
 
 def _preview_lines(result: "Preview", missing: Sequence[str] | None, hours: float | None) -> Iterator[str]:

@@ -46,17 +46,6 @@ def refusals_of_a_class(author: type) -> Iterator[None]:
         yield
 
 
-@contextmanager
-def _refusals(field: str, in_words: Callable[[Exception], str]) -> Iterator[None]:
-    """Raise BadInput for an error in author's code. Our own refusals pass."""
-    try:
-        yield
-    except LifecycleError:
-        raise
-    except Exception as error:
-        raise BadInput(field, in_words(error)) from error
-
-
 def warn_of_a_single_cycle(manager: "BaseLoopScript") -> None:
     """Print a warning for a generator's manager that closes after its first cycle, whatever the generator has left."""
     from crawler_lifecycle.managers.authors.generator_manager import SINGLE_CYCLE, GeneratorCrawlManager
@@ -159,19 +148,6 @@ def managers_of(module: "ModuleType") -> "dict[str, type[BaseLoopScript]]":
     }
 
 
-def _outside_of_workflows(
-    module: "ModuleType", managers: "dict[str, type[BaseLoopScript]]"
-) -> "dict[str, type[BaseLoopScript]]":
-    """Return the managers without the jobs in workflows."""
-    from crawler_lifecycle.flows import StepJob, Workflow
-    from crawler_lifecycle.flows.authors.building import paths_of
-
-    workflows = [value for value in _workflows(module).values() if isinstance(value, Workflow)]
-    jobs = [step.job for workflow in workflows for _, step in paths_of(workflow)]
-    inside = {job.title for job in jobs if isinstance(job, StepJob) and job.work.is_manager}
-    return {name: manager for name, manager in managers.items() if name not in inside}
-
-
 def fragment_in(file: Path, name: str | None) -> "Fragment":
     """Return the jobs in a Python file's workflow, or in a file with JSON, as an addition to another flow."""
     from crawler_lifecycle.flows.authors.building import fragment_of
@@ -181,18 +157,6 @@ def fragment_in(file: Path, name: str | None) -> "Fragment":
         return fragment_of(workflow_in(file, name))
     with _refusals_with_file(file):
         return read_fragment(_content(file))
-
-
-@contextmanager
-def _refusals_with_file(file: Path) -> "Iterator[None]":
-    """Name the file in a refusal of its content. A refusal for the whole content has the field `request`."""
-    try:
-        yield
-    except BadInput as error:
-        if error.field == "FILE":
-            raise
-        place = f"{file}: " if error.field == "request" else f"{file}: {error.field}: "
-        raise BadInput("FILE", f"{place}{error.expected}") from error
 
 
 def workflow_in(file: Path, name: str | None) -> "Workflow":
@@ -218,6 +182,54 @@ def workflow_for_picture(file: Path, name: str | None) -> "Workflow":
     from crawler_lifecycle.flows.commands.definitions import workflow_of
 
     return workflow_of(definition_in(file, name, None)) if file.suffix == ".json" else workflow_in(file, name)
+
+
+def is_file(word: str) -> bool:
+    """Return whether a word for a flow is a file, also without such a file."""
+    return word.endswith((".py", ".json")) or (os.sep in word and Path(word).exists())
+
+
+def refuse_no_file(file: Path) -> None:
+    if file.is_dir():
+        raise BadInput("FILE", f"{file} is a folder, and not a .py or .json file")
+    if not file.is_file():
+        raise BadInput("FILE", f"{file}: no such file")
+
+
+@contextmanager
+def _refusals(field: str, in_words: Callable[[Exception], str]) -> Iterator[None]:
+    """Raise BadInput for an error in author's code. Our own refusals pass."""
+    try:
+        yield
+    except LifecycleError:
+        raise
+    except Exception as error:
+        raise BadInput(field, in_words(error)) from error
+
+
+def _outside_of_workflows(
+    module: "ModuleType", managers: "dict[str, type[BaseLoopScript]]"
+) -> "dict[str, type[BaseLoopScript]]":
+    """Return the managers without the jobs in workflows."""
+    from crawler_lifecycle.flows import StepJob, Workflow
+    from crawler_lifecycle.flows.authors.building import paths_of
+
+    workflows = [value for value in _workflows(module).values() if isinstance(value, Workflow)]
+    jobs = [step.job for workflow in workflows for _, step in paths_of(workflow)]
+    inside = {job.title for job in jobs if isinstance(job, StepJob) and job.work.is_manager}
+    return {name: manager for name, manager in managers.items() if name not in inside}
+
+
+@contextmanager
+def _refusals_with_file(file: Path) -> "Iterator[None]":
+    """Name the file in a refusal of its content. A refusal for the whole content has the field `request`."""
+    try:
+        yield
+    except BadInput as error:
+        if error.field == "FILE":
+            raise
+        place = f"{file}: " if error.field == "request" else f"{file}: {error.field}: "
+        raise BadInput("FILE", f"{place}{error.expected}") from error
 
 
 def _workflows(module: "ModuleType") -> dict[str, Any]:
@@ -294,18 +306,6 @@ def _called(name: str, function: Callable[..., Any]) -> Any:
 
 async def _awaited(result: Any) -> Any:
     return await result
-
-
-def is_file(word: str) -> bool:
-    """Return whether a word for a flow is a file, also without such a file."""
-    return word.endswith((".py", ".json")) or (os.sep in word and Path(word).exists())
-
-
-def refuse_no_file(file: Path) -> None:
-    if file.is_dir():
-        raise BadInput("FILE", f"{file} is a folder, and not a .py or .json file")
-    if not file.is_file():
-        raise BadInput("FILE", f"{file}: no such file")
 
 
 def _content(file: Path) -> bytes:

@@ -71,28 +71,6 @@ def start(
     print_effect(answer, effect, as_json=as_json)
 
 
-def _start(
-    target: str,
-    arguments: Sequence[str],
-    family: str | None,
-    name: str | None,
-    queue: str,
-    open_direct: OpenDirect,
-    actor: str | None,
-    state: Path | None,
-) -> "FlowAnswer":
-    from crawler_lifecycle.flows.model.requests import StartManager
-    from crawler_lifecycle.model.requests import refusals_as_bad_input
-
-    if ":" in target or target.endswith(".py"):
-        return push_flow(definition_for(target, arguments, family, name, queue), open_direct, state, actor)
-    with refusals_as_bad_input():
-        request = StartManager(manager=target, family=family, arguments=tuple(arguments), **on_record(actor))
-    flows = open_flows(state)
-    check_arguments(flows.manager_definition(request))
-    return flows.start_manager(request)
-
-
 @click.command()
 @file_argument
 @workflow_option
@@ -190,3 +168,25 @@ def add(
         answer = open_flows(state).append(flow, request)
     effect = f"{counted(answer.count, 'job')} added" if answer.changed else f"nothing added, the key {key!r} was used"
     print_effect(answer, effect, as_json=as_json)
+
+
+def _start(
+    target: str,
+    arguments: Sequence[str],
+    family: str | None,
+    name: str | None,
+    queue: str,
+    open_direct: OpenDirect,
+    actor: str | None,
+    state: Path | None,
+) -> "FlowAnswer":
+    from crawler_lifecycle.flows.model.requests import StartManager
+    from crawler_lifecycle.model.requests import refusals_as_bad_input
+
+    if ":" in target or target.endswith(".py"):
+        return push_flow(definition_for(target, arguments, family, name, queue), open_direct, state, actor)
+    with refusals_as_bad_input():
+        request = StartManager(manager=target, family=family, arguments=tuple(arguments), **on_record(actor))
+    flows = open_flows(state)
+    check_arguments(flows.manager_definition(request))
+    return flows.start_manager(request)

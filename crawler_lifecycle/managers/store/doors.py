@@ -187,6 +187,43 @@ class ManagerRetries(ManagerReadings):
         return answer, further and replace(further, count=total, left_out=answer.left_out)
 
 
+class SqlManagerDoors(ManagerRetries):
+    """The requests in `flows.ports.ManagerDoors`."""
+
+    @transaction
+    def add_items(self, tx: Connection, flow: str, request: AddItems) -> DoorAnswer:
+        door = self.open_by_id(tx, flow, request)
+        mine = managed_by(door, request)
+        key = {"flow": door.head.id, "key": request.key}
+        if tx.scalar(select(flow_appends.c.key).filter_by(**key)) is not None:
+            return door.answer(0, changed=False)
+        if door.ledger.members[mine.row.manager].state.is_final or mine.row.closed_at is not None:
+            raise Conflict(f"the manager of flow {flow!r} has ended: retry its items, or start another flow")
+        tx.execute(insert(flow_appends), {**key, "made_at": door.at})
+        mine.add([item.model_copy(update={"origin": Origin.ADDED}) for item in request.items])
+        return written(door, mine, "items added", len(request.items), len(request.items))
+
+    @transaction
+    def cancel_items(self, tx: Connection, flow: str, request: CancelItems) -> DoorAnswer:
+        door = self.open_by_id(tx, flow, request)
+        mine = managed_by(door, request)
+        refuse_unknown(mine, request.numbers)
+        unchanged = left_out(mine, request.numbers, AFTER_CANCEL)
+        # items cancelled by a close come first: the statements below cancel further items
+        kept = chosen(update(manager_items), mine, request.numbers, [ItemState.CANCELLED])
+        count: int = tx.execute(kept.where(items.problem == NOT_STARTED).values(problem=None)).rowcount
+        waiting = chosen(update(manager_items), mine, request.numbers, [ItemState.WAITING])
+        new: int = tx.execute(waiting.values(state=ItemState.CANCELLED, due=None)).rowcount
+        if request.numbers is not None:
+            refused = chosen(update(manager_items), mine, request.numbers, [ItemState.REFUSED]).where(IS_NOT_FILTERED)
+            dismissed: int = tx.execute(refused.values(state=ItemState.CANCELLED)).rowcount
+            mine.count("refused", -dismissed)
+            new += dismissed
+        mine.count("cancelled", new)
+        count += new
+        return replace(written(door, mine, "items cancelled", count, count), left_out=unchanged)
+
+
 def _refuse_uncorrected(mine: Managed, request: RetryItems) -> None:
     """Raise BadInput if an item can get no request: the manager's own filter left the item out, or its parameters would
     be refused again."""
@@ -245,40 +282,3 @@ def _reopen(door: Door, mine: Managed) -> bool:
     if row.state.is_final:
         door.apply(retry(door.ledger, RetryMembers(paths=(row.path,), completed=True), door.at))
     return row.state.is_final
-
-
-class SqlManagerDoors(ManagerRetries):
-    """The requests in `flows.ports.ManagerDoors`."""
-
-    @transaction
-    def add_items(self, tx: Connection, flow: str, request: AddItems) -> DoorAnswer:
-        door = self.open_by_id(tx, flow, request)
-        mine = managed_by(door, request)
-        key = {"flow": door.head.id, "key": request.key}
-        if tx.scalar(select(flow_appends.c.key).filter_by(**key)) is not None:
-            return door.answer(0, changed=False)
-        if door.ledger.members[mine.row.manager].state.is_final or mine.row.closed_at is not None:
-            raise Conflict(f"the manager of flow {flow!r} has ended: retry its items, or start another flow")
-        tx.execute(insert(flow_appends), {**key, "made_at": door.at})
-        mine.add([item.model_copy(update={"origin": Origin.ADDED}) for item in request.items])
-        return written(door, mine, "items added", len(request.items), len(request.items))
-
-    @transaction
-    def cancel_items(self, tx: Connection, flow: str, request: CancelItems) -> DoorAnswer:
-        door = self.open_by_id(tx, flow, request)
-        mine = managed_by(door, request)
-        refuse_unknown(mine, request.numbers)
-        unchanged = left_out(mine, request.numbers, AFTER_CANCEL)
-        # items cancelled by a close come first: the statements below cancel further items
-        kept = chosen(update(manager_items), mine, request.numbers, [ItemState.CANCELLED])
-        count: int = tx.execute(kept.where(items.problem == NOT_STARTED).values(problem=None)).rowcount
-        waiting = chosen(update(manager_items), mine, request.numbers, [ItemState.WAITING])
-        new: int = tx.execute(waiting.values(state=ItemState.CANCELLED, due=None)).rowcount
-        if request.numbers is not None:
-            refused = chosen(update(manager_items), mine, request.numbers, [ItemState.REFUSED]).where(IS_NOT_FILTERED)
-            dismissed: int = tx.execute(refused.values(state=ItemState.CANCELLED)).rowcount
-            mine.count("refused", -dismissed)
-            new += dismissed
-        mine.count("cancelled", new)
-        count += new
-        return replace(written(door, mine, "items cancelled", count, count), left_out=unchanged)

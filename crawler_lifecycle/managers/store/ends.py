@@ -106,12 +106,6 @@ def has_state(states: Collection[ItemState], *, is_closed: bool) -> ColumnElemen
     return as_on_record if ends is None else or_(as_on_record, and_(is_late, ends))
 
 
-def _state(*, is_failed: bool, is_cancelled: bool) -> ItemState:
-    if is_cancelled:
-        return ItemState.CANCELLED
-    return ItemState.FAILED if is_failed else ItemState.COMPLETED
-
-
 def settle_ends(mine: Managed) -> None:
     """Settle the items whose ends have no reaction, by the runs' own ends, so that the manager's numbers add up."""
     for is_failed, verdict, state, column in SETTLED:
@@ -132,3 +126,9 @@ def close_with_flow(tx: Connection, head: Row[Any], now: datetime) -> None:
         cancel_waiting(mine)
         mine.close(DRAINED if row.reason == DRAINED else row.member_state)
         mine.save()
+
+
+def _state(*, is_failed: bool, is_cancelled: bool) -> ItemState:
+    if is_cancelled:
+        return ItemState.CANCELLED
+    return ItemState.FAILED if is_failed else ItemState.COMPLETED

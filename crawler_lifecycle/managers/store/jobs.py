@@ -114,56 +114,6 @@ def is_open(item: Row[Any] | None, attempt: int) -> bool:
     return item is not None and item.state is ItemState.RUNNING and item.attempt == attempt
 
 
-def _without_repeats(page: Sequence[Reaction]) -> Iterable[Reaction]:
-    return {_end_of(reaction): reaction for reaction in page}.values()
-
-
-def _end_of(reaction: Reaction) -> tuple[int, int, datetime | None]:
-    return reaction.number, reaction.attempt, reaction.ended_at
-
-
-def _judge(mine: Managed, reactions: Sequence[Reaction]) -> None:
-    """Write the verdicts into the attempts, with a statement for each verdict, own word and number of attempt."""
-    groups = _grouped(((r.verdict, r.outcome, r.attempt), r.number) for r in reactions)
-    for (verdict, outcome, attempt), numbers in groups.items():
-        judged = JUDGE.values(reacted_at=mine.at, verdict=verdict)
-        if outcome is not None:
-            judged = judged.values(outcome=outcome)
-        mine.tx.execute(judged, {**mine.bound, "of_attempt": attempt, "numbers": numbers})
-
-
-def _settle(mine: Managed, reactions: Sequence[Reaction]) -> None:
-    """End the items, and count the ends."""
-    for verdict, numbers in _grouped((r.verdict, r.number) for r in reactions).items():
-        state, column = SETTLED[verdict]
-        mine.tx.execute(SETTLE.values(state=state, due=None), {**mine.bound, "numbers": numbers})
-        mine.count(column, len(numbers))
-
-
-def _try_again(mine: Managed, reactions: Sequence[Reaction]) -> None:
-    """Let the items wait for their next attempts."""
-    again = [
-        {
-            **mine.bound,
-            "of_number": reaction.number,
-            "new_due": mine.at + timedelta(seconds=retry.delay_seconds) if retry.delay_seconds else None,
-            "new_override": retry.override,
-            "new_request": retry.request,
-        }
-        for reaction in reactions
-        if (retry := reaction.retry) is not None
-    ]
-    if again:
-        mine.tx.execute(RETRY, again)
-
-
-def _grouped(numbers: Iterable[tuple[T, int]]) -> Mapping[T, list[int]]:
-    groups = defaultdict[T, list[int]](list)
-    for group, number in numbers:
-        groups[group].append(number)
-    return groups
-
-
 class ManagerJobs(OnManagers):
     """The methods in `managers.ports.ManagerLedger` for attempts."""
 
@@ -280,6 +230,72 @@ def refuse_attempt(mine: Managed, number: int, attempt: int, refusal: Refusal) -
     return True
 
 
+def start_of(head: Row[Any], path: str, manager: Row[Any], row: Row[Any]) -> ManagerStart:
+    """Return the start. `row`: the attempt, with JOB_COLUMNS."""
+    job = job_of(head.uid, row)
+    link = FlowLink(
+        flow_uid=head.uid,
+        flow_id=head.flow_id,
+        member=row.member,
+        path=f"{path}/{row.number}",
+        generation=row.generation,
+        attempt=row.attempt,
+        manager=manager.manager,
+    )
+    fields = job.request.model_dump(exclude_none=True)
+    return ManagerStart(job, RunRequest.model_validate({**fields, "flow": link}))
+
+
+def _without_repeats(page: Sequence[Reaction]) -> Iterable[Reaction]:
+    return {_end_of(reaction): reaction for reaction in page}.values()
+
+
+def _end_of(reaction: Reaction) -> tuple[int, int, datetime | None]:
+    return reaction.number, reaction.attempt, reaction.ended_at
+
+
+def _judge(mine: Managed, reactions: Sequence[Reaction]) -> None:
+    """Write the verdicts into the attempts, with a statement for each verdict, own word and number of attempt."""
+    groups = _grouped(((r.verdict, r.outcome, r.attempt), r.number) for r in reactions)
+    for (verdict, outcome, attempt), numbers in groups.items():
+        judged = JUDGE.values(reacted_at=mine.at, verdict=verdict)
+        if outcome is not None:
+            judged = judged.values(outcome=outcome)
+        mine.tx.execute(judged, {**mine.bound, "of_attempt": attempt, "numbers": numbers})
+
+
+def _settle(mine: Managed, reactions: Sequence[Reaction]) -> None:
+    """End the items, and count the ends."""
+    for verdict, numbers in _grouped((r.verdict, r.number) for r in reactions).items():
+        state, column = SETTLED[verdict]
+        mine.tx.execute(SETTLE.values(state=state, due=None), {**mine.bound, "numbers": numbers})
+        mine.count(column, len(numbers))
+
+
+def _try_again(mine: Managed, reactions: Sequence[Reaction]) -> None:
+    """Let the items wait for their next attempts."""
+    again = [
+        {
+            **mine.bound,
+            "of_number": reaction.number,
+            "new_due": mine.at + timedelta(seconds=retry.delay_seconds) if retry.delay_seconds else None,
+            "new_override": retry.override,
+            "new_request": retry.request,
+        }
+        for reaction in reactions
+        if (retry := reaction.retry) is not None
+    ]
+    if again:
+        mine.tx.execute(RETRY, again)
+
+
+def _grouped(numbers: Iterable[tuple[T, int]]) -> Mapping[T, list[int]]:
+    groups = defaultdict[T, list[int]](list)
+    for group, number in numbers:
+        groups[group].append(number)
+    return groups
+
+
 def _jobs(connection: Connection, flow_uid: str, query: Select[Any], key: Mapping[str, Any]) -> list[Job]:
     return [job_of(flow_uid, row) for row in connection.execute(query, key)]
 
@@ -306,19 +322,3 @@ def _attempt_values(mine: Managed, start: Start, row: Row[Any]) -> dict[str, Any
         "began_at": mine.at,
         "is_failed": False,
     }
-
-
-def start_of(head: Row[Any], path: str, manager: Row[Any], row: Row[Any]) -> ManagerStart:
-    """Return the start. `row`: the attempt, with JOB_COLUMNS."""
-    job = job_of(head.uid, row)
-    link = FlowLink(
-        flow_uid=head.uid,
-        flow_id=head.flow_id,
-        member=row.member,
-        path=f"{path}/{row.number}",
-        generation=row.generation,
-        attempt=row.attempt,
-        manager=manager.manager,
-    )
-    fields = job.request.model_dump(exclude_none=True)
-    return ManagerStart(job, RunRequest.model_validate({**fields, "flow": link}))

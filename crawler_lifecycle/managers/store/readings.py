@@ -134,33 +134,6 @@ def member_of(connection: Connection, flow: int, path: str | None) -> Row[Any]:
     return chosen[0]
 
 
-def _work(row: Row[Any]) -> StepWork | None:
-    """Return the manager's work; None for another member, whose text only resembles a manager's."""
-    work = MemberDefinition.model_validate_json(row.definition).work
-    return work if isinstance(work, StepWork) and work.is_manager else None
-
-
-def _new(path: str, work: StepWork) -> ManagerStatus:
-    """Return the manager before its first beginning."""
-    arguments = tuple(map(str, work.arguments)) if isinstance(work.arguments, list) else ()
-    return ManagerStatus(path=path, function=work.function, arguments=arguments)
-
-
-def _close(member: Row[Any], row: Row[Any]) -> dict[str, Any]:
-    """Return the close. A retry of the member makes the close void, and the next beginning removes the close."""
-    holds = member.state.is_final or (member.state is MemberState.EXECUTING and member.attempt == row.attempt)
-    if row.closed_at is not None and not holds:
-        return {}
-    return {"close_reason": row.close_reason, "closed_at": row.closed_at}
-
-
-def _held(state: Mapping[str, Any], now: datetime) -> dict[str, datetime]:
-    """Return the ends of the breakers' pauses by key, from the manager's state."""
-    held: Mapping[str, Any] = state.get(OURS, {}).get(BREAKERS, {}).get(HELD, {})
-    pauses = {key: datetime.fromtimestamp(until, UTC) for until, key in sorted(held.values())}
-    return {key: until for key, until in sorted(pauses.items()) if until > now}
-
-
 class ManagerReadings(ManagerStatuses):
     """The readings of items in `flows.ports.ManagerDoors`."""
 
@@ -220,6 +193,33 @@ class ManagerReadings(ManagerStatuses):
         number = self.number(connection, uid_of(connection, flow))
         query = select(attempts.run_id).where(attempts.flow == number, attempts.run_id.is_not(None))
         return list(connection.scalars(query.where(attempts.reacted_at.is_(None), attempts.ended_at.is_(None))))
+
+
+def _work(row: Row[Any]) -> StepWork | None:
+    """Return the manager's work; None for another member, whose text only resembles a manager's."""
+    work = MemberDefinition.model_validate_json(row.definition).work
+    return work if isinstance(work, StepWork) and work.is_manager else None
+
+
+def _new(path: str, work: StepWork) -> ManagerStatus:
+    """Return the manager before its first beginning."""
+    arguments = tuple(map(str, work.arguments)) if isinstance(work.arguments, list) else ()
+    return ManagerStatus(path=path, function=work.function, arguments=arguments)
+
+
+def _close(member: Row[Any], row: Row[Any]) -> dict[str, Any]:
+    """Return the close. A retry of the member makes the close void, and the next beginning removes the close."""
+    holds = member.state.is_final or (member.state is MemberState.EXECUTING and member.attempt == row.attempt)
+    if row.closed_at is not None and not holds:
+        return {}
+    return {"close_reason": row.close_reason, "closed_at": row.closed_at}
+
+
+def _held(state: Mapping[str, Any], now: datetime) -> dict[str, datetime]:
+    """Return the ends of the breakers' pauses by key, from the manager's state."""
+    held: Mapping[str, Any] = state.get(OURS, {}).get(BREAKERS, {}).get(HELD, {})
+    pauses = {key: datetime.fromtimestamp(until, UTC) for until, key in sorted(held.values())}
+    return {key: until for key, until in sorted(pauses.items()) if until > now}
 
 
 def _has(row: Row[Any], tag: str) -> bool:
