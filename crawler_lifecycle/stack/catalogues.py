@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-EXAMPLES = Path(__file__).parents[3] / "examples"  # exists only in a checkout
+EXAMPLES = Path(__file__).parents[2] / "examples"  # exists only in a checkout
 DEFAULT = EXAMPLES / "catalogue.toml"
 PLACEHOLDER = (
     '# the scheduler service needs one crawler at least\n[crawlers.placeholder]\ncommand = ["{python}", "-V"]\n'

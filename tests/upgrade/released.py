@@ -11,7 +11,7 @@ import pytest
 
 from tests.databases import missing
 
-COMMIT = "55fdfca6054da37d1441edffc5d76501921e38c4"
+COMMIT = "f10bdb67c68da30f0b580e411ec3305502e621f1"
 HERE = Path(__file__).parents[2]
 NEEDED = ("crawler_lifecycle", "workers")
 
