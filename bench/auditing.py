@@ -26,7 +26,7 @@ from crawler_lifecycle.model.audits import AuditPart, AuditRef, AuditStep, PartR
 from crawler_lifecycle.model.deployment import Crawler
 from crawler_lifecycle.model.requests import RunRequest
 from crawler_lifecycle.model.supervision import AuditPatience, WorkflowInfo
-from crawler_lifecycle.runs.ports.runs import NewRun
+from crawler_lifecycle.runs.ports import NewRun
 
 LOST = 100  # runs without a workflow in every audit except the first
 AT_ONCE = AuditPatience(workflow=timedelta())

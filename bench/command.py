@@ -12,7 +12,7 @@ from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.database.migrate import upgrade
 from crawler_lifecycle.model.deployment import Crawler
 from crawler_lifecycle.model.requests import RunRequest
-from crawler_lifecycle.runs.ports.runs import NewRun
+from crawler_lifecycle.runs.ports import NewRun
 from tests.commands import api_on
 
 RUNS, TASKS = 100, 4

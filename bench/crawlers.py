@@ -16,10 +16,10 @@ from crawler_lifecycle.assembly.store import SqlStore
 from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.database.schema import histories, history_labels, task_histories
 from crawler_lifecycle.model.deployment import Crawler
+from crawler_lifecycle.model.records import RunFilter
 from crawler_lifecycle.model.requests import RunRequest
-from crawler_lifecycle.model.run_filter import RunFilter
 from crawler_lifecycle.model.states import RunStatus
-from crawler_lifecycle.runs.ports.runs import NewRun
+from crawler_lifecycle.runs.ports import NewRun
 from tests.crawl_results import end_tasks
 from tests.databases import ref_to
 

@@ -19,8 +19,7 @@ from crawler_lifecycle.model.naming import RUN_WORKFLOW
 from crawler_lifecycle.model.requests import RunRequest
 from crawler_lifecycle.model.states import RunStatus
 from crawler_lifecycle.settings import stack_file
-from crawler_lifecycle.stack.addresses import Ports
-from crawler_lifecycle.stack.plan import StepModules, make_plan
+from crawler_lifecycle.stack.plan import Ports, StepModules, make_plan
 from crawler_lifecycle.stack.stack import Stack, owned
 
 PARTIES = ("server", "worker", "others", "jobs")

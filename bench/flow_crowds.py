@@ -20,7 +20,7 @@ from crawler_lifecycle.assembly.control import Control
 from crawler_lifecycle.flows import Workflow, crawl
 from crawler_lifecycle.model.flow_states import FlowState, MemberState
 from crawler_lifecycle.model.limits import LimitChange
-from crawler_lifecycle.model.run_filter import RunFilter
+from crawler_lifecycle.model.records import RunFilter
 from crawler_lifecycle.model.states import ListedStatus
 from crawler_lifecycle.stack.plan import StepModules
 from crawler_lifecycle.stack.stack import Stack

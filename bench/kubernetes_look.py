@@ -15,8 +15,7 @@ import msgspec
 from kubernetes.client import ApiClient
 
 from bench.table import Scale, Table
-from crawler_lifecycle.clusters.kubernetes.http.api import PAGE, KubernetesApi
-from crawler_lifecycle.clusters.kubernetes.http.server_clock import ServerClock
+from crawler_lifecycle.clusters.kubernetes.http.api import PAGE, KubernetesApi, ServerClock
 from crawler_lifecycle.clusters.kubernetes.naming import TASKS_IN_A_SELECTOR
 from crawler_lifecycle.clusters.kubernetes.observe.looking import Observer
 from crawler_lifecycle.model.naming import job_name

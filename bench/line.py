@@ -14,12 +14,12 @@ from bench.databases import Row, on_each
 from bench.table import Scale, Table
 from crawler_lifecycle.assembly.store import SqlStore
 from crawler_lifecycle.database.database import Database
-from crawler_lifecycle.limits.rules.rooms import Hold
+from crawler_lifecycle.limits.rules import Hold
 from crawler_lifecycle.model.deployment import Crawler, Deployment
 from crawler_lifecycle.model.limits import INSTALLATION
 from crawler_lifecycle.model.requests import RunRequest
 from crawler_lifecycle.model.run_plan import RunRef
-from crawler_lifecycle.runs.ports.runs import Claim, NewRun
+from crawler_lifecycle.runs.ports import Claim, NewRun
 from tests.databases import copy_run
 
 MINUTE = timedelta(minutes=1)

@@ -17,8 +17,7 @@ from bench.measuring import seconds_of
 from bench.table import Scale, Table
 from crawler_lifecycle.clusters.local.cluster import LocalCluster
 from crawler_lifecycle.clusters.local.creation import new_spec
-from crawler_lifecycle.clusters.local.layout import Layout
-from crawler_lifecycle.clusters.local.records import EndRecord, JobFolder, Spec, StartRecord
+from crawler_lifecycle.clusters.local.records import EndRecord, JobFolder, Layout, Spec, StartRecord
 from crawler_lifecycle.model.deployment import Crawler, DeploymentRequest
 from crawler_lifecycle.model.looks import JobPhase
 

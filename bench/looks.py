@@ -31,7 +31,7 @@ from crawler_lifecycle.model.task_changes import (
     TaskEvidence,
 )
 from crawler_lifecycle.runs.activities.reconciliation import ReconciliationActivities
-from crawler_lifecycle.runs.ports.runs import NewRun
+from crawler_lifecycle.runs.ports import NewRun
 from tests.databases import ref_to
 
 REPEATS = 3

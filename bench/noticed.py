@@ -21,8 +21,7 @@ from crawler_lifecycle.model.requests import RunRequest
 from crawler_lifecycle.model.states import TaskStatus
 from crawler_lifecycle.runs.commands.runs import Started
 from crawler_lifecycle.settings import stack_file
-from crawler_lifecycle.stack.addresses import Ports
-from crawler_lifecycle.stack.plan import make_plan
+from crawler_lifecycle.stack.plan import Ports, make_plan
 from crawler_lifecycle.stack.stack import Stack, owned
 
 PATIENCE = 600.0

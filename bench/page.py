@@ -24,7 +24,7 @@ from crawler_lifecycle.http.tokens import Scope
 from crawler_lifecycle.model.deployment import Crawler
 from crawler_lifecycle.model.requests import RunRequest
 from crawler_lifecycle.model.states import RunStatus
-from crawler_lifecycle.runs.ports.runs import NewRun
+from crawler_lifecycle.runs.ports import NewRun
 from tests.apis import Api, served
 from tests.browser.chromium import Page, chromium
 from tests.contracts.flows import pushed

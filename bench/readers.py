@@ -22,7 +22,7 @@ from crawler_lifecycle.database.schema import histories
 from crawler_lifecycle.http.tokens import Scope
 from crawler_lifecycle.model.deployment import Crawler
 from crawler_lifecycle.model.requests import RunRequest
-from crawler_lifecycle.runs.ports.runs import NewRun
+from crawler_lifecycle.runs.ports import NewRun
 from tests.apis import Api, served
 from tests.databases import create_database, running_mariadb
 

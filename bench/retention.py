@@ -36,15 +36,14 @@ from crawler_lifecycle.database.migrate import upgrade
 from crawler_lifecycle.database.schema import audit_findings, exports, histories, history_logs, removed_runs
 from crawler_lifecycle.model.audits import FindingKind
 from crawler_lifecycle.model.deployment import Crawler
-from crawler_lifecycle.model.records import RunRecord
+from crawler_lifecycle.model.records import RunFilter, RunRecord
 from crawler_lifecycle.model.requests import RunRequest
-from crawler_lifecycle.model.run_filter import RunFilter
 from crawler_lifecycle.model.states import ExportState, RunStatus
 from crawler_lifecycle.model.supervision import ListedJob
 from crawler_lifecycle.retention.model import Ages, Folders, Hold
 from crawler_lifecycle.retention.passes import Retention
 from crawler_lifecycle.retention.store import CHILDREN, RetentionStore
-from crawler_lifecycle.runs.ports.runs import NewRun
+from crawler_lifecycle.runs.ports import NewRun
 from tests.contracts.exports import event_of
 from tests.crawl_results import end_tasks
 from tests.databases import create_database, ref_to, running_mariadb

@@ -14,7 +14,7 @@ from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.model.deployment import Deployment
 from crawler_lifecycle.model.limits import INSTALLATION
 from crawler_lifecycle.model.run_plan import RunRef
-from crawler_lifecycle.runs.ports.runs import Claim
+from crawler_lifecycle.runs.ports import Claim
 from tests.databases import copy_run
 
 CALLERS = 16

@@ -15,8 +15,7 @@ from crawler_lifecycle.assembly.control import Control
 from crawler_lifecycle.model.records import RunDetails
 from crawler_lifecycle.model.requests import RunRequest, StopRequest
 from crawler_lifecycle.model.states import StopPhase, TaskStatus
-from crawler_lifecycle.stack.addresses import Ports
-from crawler_lifecycle.stack.plan import make_plan
+from crawler_lifecycle.stack.plan import Ports, make_plan
 from crawler_lifecycle.stack.stack import Stack, owned
 
 CATALOGUE = '[crawlers.sleeper]\ncommand = ["sleep", "3600"]\ngrace_seconds = 600\n'

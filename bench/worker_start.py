@@ -13,8 +13,7 @@ from bench.table import Scale, Table
 from crawler_lifecycle.assembly.control import Control
 from crawler_lifecycle.database.migrate import upgrade
 from crawler_lifecycle.settings.installation import Installation
-from crawler_lifecycle.stack.addresses import Ports
-from crawler_lifecycle.stack.plan import StackPlan, lifecycle_part, make_plan
+from crawler_lifecycle.stack.plan import Ports, StackPlan, lifecycle_part, make_plan
 from tests.servers import start_real_time
 
 PATIENCE = 30.0

@@ -15,7 +15,7 @@ from crawler_lifecycle.settings.installation import Installation
 if TYPE_CHECKING:
     from crawler_lifecycle.clusters.adapters.scheduler_client import SchedulerClient
     from crawler_lifecycle.clusters.ports import Cluster
-    from crawler_lifecycle.delivery.ports.outside import Archiver
+    from crawler_lifecycle.delivery.ports import Archiver
 
 T = TypeVar("T")
 Store_co = TypeVar("Store_co", covariant=True)

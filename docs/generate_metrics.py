@@ -10,14 +10,13 @@ from prometheus_client.metrics import MetricWrapperBase
 from crawler_lifecycle import metrics
 from crawler_lifecycle.assembly.failing_workflows import FailingWorkflows
 from crawler_lifecycle.audits.processes import AuditMetrics
-from crawler_lifecycle.clusters.processes.scheduler import SchedulerService
+from crawler_lifecycle.clusters.processes import SchedulerService
 from crawler_lifecycle.flows.processes.metrics import FlowMetrics
 from crawler_lifecycle.hosts.slots import Slots
 from crawler_lifecycle.http.health import ProcessHealth, Pulse
-from crawler_lifecycle.http.metrics import Metrics
+from crawler_lifecycle.http.middleware import Metrics
 from crawler_lifecycle.model.audits import AuditOverview
-from crawler_lifecycle.runs.processes.line_metrics import LineMetrics
-from crawler_lifecycle.runs.processes.metrics import RunMetrics
+from crawler_lifecycle.runs.processes.dispatcher import LineMetrics, RunMetrics
 from crawler_lifecycle.schedules.processes import LateStartMetrics
 from crawler_lifecycle.settings.processes import HealthSettings
 from crawler_lifecycle.triggers.bridge import TriggerMetrics

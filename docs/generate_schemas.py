@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from crawler_lifecycle.model.flow_announcements import FlowEvent, FlowNotice
+from crawler_lifecycle.model.flow_states import FlowEvent, FlowNotice
 from crawler_lifecycle.model.notices import ExportEvent, Notice, WebhookNotice
 from crawler_lifecycle.model.requests import RunRequest, StopRequest
 

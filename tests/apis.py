@@ -16,7 +16,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from crawler_lifecycle.assembly.control import Control
-from crawler_lifecycle.http.connection import server_config
+from crawler_lifecycle.http.http_process import server_config
 from crawler_lifecycle.http.tokens import Scope, Tokens
 from crawler_lifecycle.model.deployment import Problem
 from crawler_lifecycle.settings.installation import Installation

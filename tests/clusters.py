@@ -13,8 +13,7 @@ import pytest
 
 from crawler_lifecycle.clusters.local import processes
 from crawler_lifecycle.clusters.local.cluster import LocalCluster
-from crawler_lifecycle.clusters.local.layout import Layout
-from crawler_lifecycle.clusters.local.records import JobFolder, Stop
+from crawler_lifecycle.clusters.local.records import JobFolder, Layout, Stop
 from crawler_lifecycle.clusters.ports import Cluster
 from crawler_lifecycle.model.deployment import Crawler, DeploymentRequest
 from crawler_lifecycle.model.looks import JobLook, JobPhase

@@ -11,13 +11,13 @@ from click.testing import CliRunner, Result
 
 from crawler_lifecycle.assembly.store import SqlStore
 from crawler_lifecycle.cli.program import main
-from crawler_lifecycle.console.api_choice import is_direct
+from crawler_lifecycle.console.common import is_direct
 from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.http.tokens import embedded_token
 from crawler_lifecycle.model.deployment import Crawler
 from crawler_lifecycle.model.records import RunRecord
 from crawler_lifecycle.model.requests import RunRequest
-from crawler_lifecycle.runs.ports.runs import NewRun
+from crawler_lifecycle.runs.ports import NewRun
 from crawler_lifecycle.settings import stack_file
 from tests.apis import Api, served
 from tests.databases import copy_of

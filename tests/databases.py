@@ -27,8 +27,8 @@ from crawler_lifecycle.model.deployment import Crawler
 from crawler_lifecycle.model.records import RunDetails, RunRecord
 from crawler_lifecycle.model.requests import RunRequest
 from crawler_lifecycle.model.run_plan import RunRef
-from crawler_lifecycle.runs.ports.runs import NewRun
-from crawler_lifecycle.stack.addresses import free_ports
+from crawler_lifecycle.runs.ports import NewRun
+from crawler_lifecycle.stack.plan import free_ports
 from tests.mysql_words import checked_names
 
 BOTH = ("sqlite", pytest.param("mariadb", marks=pytest.mark.mariadb))

@@ -17,7 +17,7 @@ from temporalio.client import Client, WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
-from crawler_lifecycle.assembly.steps import activities_of
+from crawler_lifecycle.assembly.plugin import activities_of
 from crawler_lifecycle.assembly.store import SqlStore
 from crawler_lifecycle.base.ranges import from_ranges, to_ranges
 from crawler_lifecycle.database.database import Database
@@ -37,7 +37,7 @@ from crawler_lifecycle.model.records import RunRecord
 from crawler_lifecycle.model.requests import RunRequest, StopRequest
 from crawler_lifecycle.model.states import RunStatus
 from crawler_lifecycle.model.supervision import WorkflowInfo
-from crawler_lifecycle.runs.ports.runs import NewRun
+from crawler_lifecycle.runs.ports import NewRun
 from crawler_lifecycle.runs.rules.plan import RunLimits
 from crawler_lifecycle.temporal.engine import Engine
 from tests.contracts.flows import Flow

@@ -13,17 +13,15 @@ from temporalio.testing import ActivityEnvironment
 
 from crawler_lifecycle.assembly.store import SqlStore
 from crawler_lifecycle.audits.activities.auditing import AuditActivities
-from crawler_lifecycle.audits.activities.flows import FlowAudit
+from crawler_lifecycle.audits.activities.flows import FlowAudit, ManagerAudit
 from crawler_lifecycle.audits.activities.handovers import HandoverAudit
 from crawler_lifecycle.audits.activities.jobs import JobAudit
-from crawler_lifecycle.audits.activities.managers import ManagerAudit
 from crawler_lifecycle.audits.activities.runs import RunAudit
 from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.delivery.activities.exports import ExportActivities
-from crawler_lifecycle.delivery.activities.flow_nudges import FlowNudges
-from crawler_lifecycle.delivery.activities.notices import NoticeActivities
+from crawler_lifecycle.delivery.activities.notices import FlowNudges, NoticeActivities
 from crawler_lifecycle.delivery.adapters.folder import FolderExporter
-from crawler_lifecycle.delivery.adapters.notices import FilePusher
+from crawler_lifecycle.delivery.adapters.json_lines import FilePusher
 from crawler_lifecycle.errors import BadInput, LifecycleError, NotFound, TemporaryError
 from crawler_lifecycle.flows.activities.crawls import FlowCrawlActivities
 from crawler_lifecycle.flows.activities.flows import FlowAnnouncements
@@ -32,14 +30,11 @@ from crawler_lifecycle.model.records import RunDetails
 from crawler_lifecycle.model.requests import RunRequest, StopRequest
 from crawler_lifecycle.model.run_plan import RunInput, RunPlan
 from crawler_lifecycle.model.supervision import AuditPatience, WorkflowInfo
-from crawler_lifecycle.runs.activities.deploying import ClaimDeployer
-from crawler_lifecycle.runs.activities.deployment import DeploymentActivities
-from crawler_lifecycle.runs.activities.histories import HistoryActivities
+from crawler_lifecycle.runs.activities.deployment import ClaimDeployer, DeploymentActivities
 from crawler_lifecycle.runs.activities.reconciliation import ReconciliationActivities
 from crawler_lifecycle.runs.activities.stopping import StoppingActivities
-from crawler_lifecycle.runs.activities.supervision import SupervisionActivities
-from crawler_lifecycle.runs.model.deployment import StartRun
-from crawler_lifecycle.runs.model.supervision import CreateHistory
+from crawler_lifecycle.runs.activities.supervision import HistoryActivities, SupervisionActivities
+from crawler_lifecycle.runs.model import CreateHistory, StartRun
 from crawler_lifecycle.runs.rules.plan import RunLimits
 from crawler_lifecycle.runs.store.passes import claim_ready_tasks
 from tests.clusters import LocalBench

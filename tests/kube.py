@@ -14,8 +14,7 @@ from typing import Any
 import msgspec
 
 from crawler_lifecycle.clusters.kubernetes.http.answers import Missing
-from crawler_lifecycle.clusters.kubernetes.http.api import PAGE, KubernetesApi
-from crawler_lifecycle.clusters.kubernetes.http.server_clock import ServerClock
+from crawler_lifecycle.clusters.kubernetes.http.api import PAGE, KubernetesApi, ServerClock
 from crawler_lifecycle.model.naming import job_name
 
 NAMESPACE = "crawls"

@@ -3,8 +3,7 @@
 from datetime import UTC, datetime
 from uuid import uuid4
 
-from crawler_lifecycle.model.flow_announcements import FlowEnd, FlowEvent, FlowFailure, FlowNotice
-from crawler_lifecycle.model.flow_states import FlowState, MemberState
+from crawler_lifecycle.model.flow_states import FlowEnd, FlowEvent, FlowFailure, FlowNotice, FlowState, MemberState
 from crawler_lifecycle.model.notices import ExportEvent, Notice, NoticeKind
 from crawler_lifecycle.model.records import Explanation
 from crawler_lifecycle.model.states import ExportKind, RunStatus, TaskStatus

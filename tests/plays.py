@@ -10,7 +10,7 @@ from temporalio.client import Client, WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Interceptor, Worker
 
-from crawler_lifecycle.assembly.steps import by_queue
+from crawler_lifecycle.assembly.plugin import by_queue
 from crawler_lifecycle.model.naming import archive_queue
 from tests.workflows.script import Script
 

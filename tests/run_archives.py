@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 from crawler_lifecycle.assembly.store import SqlStore
 from crawler_lifecycle.database.database import Database
-from crawler_lifecycle.delivery.ports.outside import Archive
+from crawler_lifecycle.delivery.ports import Archive
 from crawler_lifecycle.model.naming import event_id
 from crawler_lifecycle.model.notices import ExportEvent
 from crawler_lifecycle.model.records import RunRecord

@@ -12,7 +12,7 @@ import uvicorn
 
 from crawler_lifecycle.clusters.adapters.catalogue import Catalogue
 from crawler_lifecycle.clusters.ports import NO_UIDS, Cluster, LogChunk, Uids
-from crawler_lifecycle.clusters.processes.scheduler import ServiceTokens, make_app
+from crawler_lifecycle.clusters.processes import ServiceTokens, make_app
 from crawler_lifecycle.errors import Conflict, LifecycleError
 from crawler_lifecycle.model.deployment import Crawler, Deployment, DeploymentRequest
 from crawler_lifecycle.model.looks import JobKey, JobLook, JobPhase, Look

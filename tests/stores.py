@@ -21,7 +21,7 @@ from moto.server import ThreadedMotoServer
 
 from crawler_lifecycle.delivery.adapters.folder import FolderExporter
 from crawler_lifecycle.delivery.aws.archives import S3Archiver
-from crawler_lifecycle.delivery.ports.outside import Archiver
+from crawler_lifecycle.delivery.ports import Archiver
 from crawler_lifecycle.settings.outside import ExportSettings
 
 KEY, SECRET, REGION = "loopback-key", "loopback-secret", "eu-central-1"

@@ -25,7 +25,7 @@ from crawler_lifecycle.model.states import Intent, TaskStatus
 from crawler_lifecycle.model.task_changes import EvidenceRequest, LookAt, StatusWrite, TaskChange, TaskEvidence
 from crawler_lifecycle.runs.activities.reconciliation import ReconciliationActivities
 from crawler_lifecycle.runs.activities.stopping import StoppingActivities
-from crawler_lifecycle.runs.model.stopping import StopTasks
+from crawler_lifecycle.runs.model import StopTasks
 from crawler_lifecycle.runs.rules.retries import NO_RETRIES
 from tests.mortals import Died, Line, a_process
 from tests.rows import applied

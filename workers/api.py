@@ -14,7 +14,7 @@ from fastapi import FastAPI
 from crawler_lifecycle import logs
 from crawler_lifecycle.assembly.control import Control
 from crawler_lifecycle.http import http_process
-from crawler_lifecycle.http.connection import server_config
+from crawler_lifecycle.http.http_process import server_config
 from crawler_lifecycle.settings.configuration import forget_secrets
 from crawler_lifecycle.settings.installation import locate
 from crawler_lifecycle.triggers import http as triggers

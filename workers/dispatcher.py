@@ -9,9 +9,7 @@ from crawler_lifecycle.assembly.parts import Parts
 from crawler_lifecycle.base.background import loop_in_thread
 from crawler_lifecycle.flows.processes.metrics import FlowMetrics
 from crawler_lifecycle.http import health
-from crawler_lifecycle.runs.processes.dispatcher import Dispatcher
-from crawler_lifecycle.runs.processes.line_metrics import LineMetrics
-from crawler_lifecycle.runs.processes.metrics import RunMetrics
+from crawler_lifecycle.runs.processes.dispatcher import Dispatcher, LineMetrics, RunMetrics
 
 
 async def main(parts: Parts, stopped: asyncio.Event) -> None:

@@ -29,8 +29,7 @@ from temporalio.worker import (
 
 from crawler_lifecycle.assembly import process
 from crawler_lifecycle.assembly.parts import Parts
-from crawler_lifecycle.assembly.plugin import LifecyclePlugin
-from crawler_lifecycle.assembly.steps import activities_of
+from crawler_lifecycle.assembly.plugin import LifecyclePlugin, activities_of
 from crawler_lifecycle.base.hiding import hide_process
 from crawler_lifecycle.errors import NotReady
 from crawler_lifecycle.flows.activities.steps import StepActivities

@@ -17,9 +17,8 @@ from temporalio.worker import PollerBehaviorAutoscaling, Worker
 from crawler_lifecycle.assembly import process
 from crawler_lifecycle.assembly.failing_workflows import FailingWorkflows
 from crawler_lifecycle.assembly.parts import Parts
-from crawler_lifecycle.assembly.plugin import LifecyclePlugin
-from crawler_lifecycle.assembly.steps import Activity, activities, by_queue
-from crawler_lifecycle.audits.commands.schedule import AuditSchedule
+from crawler_lifecycle.assembly.plugin import Activity, LifecyclePlugin, activities, by_queue
+from crawler_lifecycle.audits.commands import AuditSchedule
 from crawler_lifecycle.audits.processes import AuditKeeper, AuditMetrics
 from crawler_lifecycle.base.background import in_background
 from crawler_lifecycle.flows.processes.starts import FlowStarts

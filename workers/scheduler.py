@@ -11,7 +11,7 @@ import uvicorn
 from crawler_lifecycle import logs
 from crawler_lifecycle.assembly.clusters import cluster_of
 from crawler_lifecycle.clusters.adapters.catalogue import Catalogue
-from crawler_lifecycle.clusters.processes.scheduler import ServiceTokens, make_app, openapi_document
+from crawler_lifecycle.clusters.processes import ServiceTokens, make_app, openapi_document
 from crawler_lifecycle.errors import NotReady
 from crawler_lifecycle.http import http_process
 from crawler_lifecycle.settings import configuration

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from crawler_lifecycle.assembly.parts import Parts
 from crawler_lifecycle.assembly.store import SqlStore
-from crawler_lifecycle.audits.commands.audits import AuditCommands
+from crawler_lifecycle.audits.commands import AuditCommands
 from crawler_lifecycle.base.base import Message
 from crawler_lifecycle.base.disk import check_room
 from crawler_lifecycle.base.words import counted
@@ -20,7 +20,7 @@ from crawler_lifecycle.context import ControlContext
 from crawler_lifecycle.errors import LifecycleError, NotReady
 from crawler_lifecycle.limits.commands import LimitCommands
 from crawler_lifecycle.model.audits import FindingKind
-from crawler_lifecycle.runs.ports.records import Records
+from crawler_lifecycle.runs.ports import Records
 from crawler_lifecycle.settings import Settings, configuration, stack_file
 from crawler_lifecycle.settings.installation import Installation
 from crawler_lifecycle.temporal.connection import search_attribute_types

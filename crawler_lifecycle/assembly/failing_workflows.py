@@ -16,11 +16,11 @@ from uuid import uuid4
 from prometheus_client import CollectorRegistry, Gauge
 
 from crawler_lifecycle.audits.activities.auditing import failing_workflows
-from crawler_lifecycle.audits.ports.findings import Findings
-from crawler_lifecycle.delivery.ports.outside import Supervisors
+from crawler_lifecycle.audits.ports import Findings
+from crawler_lifecycle.delivery.ports import Supervisors
 from crawler_lifecycle.errors import LifecycleError
 from crawler_lifecycle.model.audits import AuditRef, Finding, FindingKind
-from crawler_lifecycle.runs.ports.records import Records
+from crawler_lifecycle.runs.ports import Records
 
 log = logging.getLogger(__name__)
 RUNS_IN_A_PAGE = 500

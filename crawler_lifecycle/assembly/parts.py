@@ -1,9 +1,12 @@
 """A process's parts: its adapters, and the objects made from adapters. `Parts` makes the parts from the settings.
 
-The first use imports and makes a part. So a process connects only to the services in use,
-and a command for the database alone loads no library for the cluster.
+The first use imports and makes a part. So a process connects only to the services in use, and a command for the
+database alone loads no library for the cluster.
+
+Makes the adapters chosen by the settings for notices, events and archives.
 """
 
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
@@ -12,16 +15,92 @@ from typing import TYPE_CHECKING
 
 from crawler_lifecycle.errors import NotReady
 from crawler_lifecycle.settings import Settings
+from crawler_lifecycle.settings.outside import NoticeSettings
 
 if TYPE_CHECKING:
     from crawler_lifecycle.assembly.store import SqlStore
     from crawler_lifecycle.clusters.adapters.scheduler_client import SchedulerClient
     from crawler_lifecycle.clusters.ports import Cluster
     from crawler_lifecycle.database.database import Database
-    from crawler_lifecycle.delivery.ports.outside import Announcer, Archiver, Pusher
+    from crawler_lifecycle.delivery.adapters.folder import FolderExporter
+    from crawler_lifecycle.delivery.ports import Announcer, Archiver, Pusher
+    from crawler_lifecycle.delivery.pushers.fan_out import NamedPusher
     from crawler_lifecycle.model.supervision import AuditPatience
-    from crawler_lifecycle.runs.activities.deploying import ClaimDeployer
+    from crawler_lifecycle.runs.activities.deployment import ClaimDeployer
     from crawler_lifecycle.runs.rules.plan import RunLimits
+
+SLOTS_PER_NOTICE = 4  # slots per notice sent at a time: notices take a quarter of a worker's slots at most
+
+
+def announcer(settings: Settings) -> "Announcer":
+    """Return the receiver for events: EventBridge if a bus is set, else the folder for exports."""
+    export = settings.export
+    if export.event_bus is None:
+        return _exports_folder(settings)
+    from crawler_lifecycle.delivery.aws.events import EventBridge
+
+    return EventBridge(export.event_bus, export)
+
+
+def archiver(settings: Settings) -> "Archiver":
+    """Return the place for archives: S3 if a bucket is set, else the folder for exports."""
+    export = settings.export
+    if export.bucket is None:
+        return _exports_folder(settings)
+    from crawler_lifecycle.delivery.aws.archives import S3Archiver
+
+    return S3Archiver(settings.files_folder, export.bucket, export)
+
+
+def _exports_folder(settings: Settings) -> "FolderExporter":
+    from crawler_lifecycle.delivery.adapters.archive import ArchiveLimits
+    from crawler_lifecycle.delivery.adapters.folder import FolderExporter
+
+    limits = ArchiveLimits.from_settings(settings.export)
+    return FolderExporter(settings.files_folder, settings.exports_folder, limits, with_events=settings.export.file)
+
+
+def pusher(settings: Settings) -> "Pusher":
+    """Return the pusher to all receivers in the settings: file, Pusher Channels, webhooks."""
+    from crawler_lifecycle.delivery.pushers.fan_out import FanOut
+
+    return FanOut([*_notice_file(settings), *_channels(settings.notices), *_webhooks(settings.notices)])
+
+
+def receivers_are_files(settings: Settings) -> bool:
+    """Return whether all notices and events go to files alone: files are never slow."""
+    notices = settings.notices
+    return settings.export.event_bus is None and notices.pusher_app_id is None and notices.webhooks is None
+
+
+def limited_pusher(pusher: "Pusher", slots: int) -> "Pusher":
+    """Limit the worker's slots for notices, since a slow receiver must not delay further activities."""
+    from crawler_lifecycle.delivery.pushers.fan_out import LimitedPusher
+
+    return LimitedPusher(pusher, max(1, slots // SLOTS_PER_NOTICE))
+
+
+def _notice_file(settings: Settings) -> "Iterator[NamedPusher]":
+    if settings.notices.file:
+        from crawler_lifecycle.delivery.adapters.json_lines import FilePusher
+
+        yield FilePusher(settings.exports_folder / "notices.jsonl")
+
+
+def _channels(notices: NoticeSettings) -> "Iterator[NamedPusher]":
+    if notices.pusher_app_id is not None:
+        from crawler_lifecycle.delivery.pushers.channels import PusherChannels
+
+        yield PusherChannels(notices.pusher_app_id, notices)
+
+
+def _webhooks(notices: NoticeSettings) -> "Iterator[NamedPusher]":
+    if notices.webhooks is not None:
+        from crawler_lifecycle.delivery.pushers.channels import Webhook, endpoints
+
+        for endpoint in endpoints(notices.webhooks.get_secret_value()):
+            yield Webhook(endpoint, notices.timeout_seconds)
+
 
 NO_SERVICE = (
     "no scheduler service is known and no stack runs on this state folder: start one with `crawlctl up`, "
@@ -77,19 +156,19 @@ class Parts:
 
     @cached_property
     def announcer(self) -> "Announcer":
-        from crawler_lifecycle.assembly.outside import announcer
+        from crawler_lifecycle.assembly.parts import announcer
 
         return announcer(self.settings)
 
     @cached_property
     def archiver(self) -> "Archiver":
-        from crawler_lifecycle.assembly.outside import archiver
+        from crawler_lifecycle.assembly.parts import archiver
 
         return archiver(self.settings)
 
     @cached_property
     def pusher(self) -> "Pusher":
-        from crawler_lifecycle.assembly.outside import pusher
+        from crawler_lifecycle.assembly.parts import pusher
 
         return pusher(self.settings)
 
@@ -108,7 +187,7 @@ class Parts:
 
     @cached_property
     def claim_deployer(self) -> "ClaimDeployer":
-        from crawler_lifecycle.runs.activities.deploying import ClaimDeployer
+        from crawler_lifecycle.runs.activities.deployment import ClaimDeployer
 
         return ClaimDeployer(self.store.claims, self.cluster, self.deployer)
 

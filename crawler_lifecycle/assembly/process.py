@@ -17,10 +17,9 @@ from crawler_lifecycle.base.background import in_background
 from crawler_lifecycle.base.disk import check_room
 from crawler_lifecycle.base.hiding import hide_process
 from crawler_lifecycle.errors import LifecycleError
-from crawler_lifecycle.http.disk import DiskWatch
-from crawler_lifecycle.http.health import Need
+from crawler_lifecycle.http.health import DiskWatch, Need
 from crawler_lifecycle.metrics import show_build
-from crawler_lifecycle.runs.ports.records import Records
+from crawler_lifecycle.runs.ports import Records
 from crawler_lifecycle.settings import Settings, configuration
 from crawler_lifecycle.settings.configuration import forget_secrets
 

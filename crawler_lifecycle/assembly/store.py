@@ -1,7 +1,6 @@
 """The store: an object for every port to the database, put together from the classes in this folder."""
 
-from crawler_lifecycle.audits.ports.findings import Findings
-from crawler_lifecycle.audits.ports.manager_audits import ManagerAudits
+from crawler_lifecycle.audits.ports import Findings, ManagerAudits
 from crawler_lifecycle.audits.store.auditing import AuditedRuns
 from crawler_lifecycle.audits.store.findings import SqlFindings
 from crawler_lifecycle.audits.store.manager_audits import SqlManagerAudits
@@ -28,14 +27,12 @@ from crawler_lifecycle.managers.store.jobs import ManagerJobs
 from crawler_lifecycle.managers.store.life import ManagerLife
 from crawler_lifecycle.managers.store.lists import ManagerLists
 from crawler_lifecycle.managers.store.sets import ManagerSets
-from crawler_lifecycle.runs.ports.records import Records
-from crawler_lifecycle.runs.ports.runs import Claims, Runs, Tasks
+from crawler_lifecycle.runs.ports import Claims, Records, Runs, Tasks
 from crawler_lifecycle.runs.store.exports import Exports, Notices
 from crawler_lifecycle.runs.store.histories import Histories
-from crawler_lifecycle.runs.store.nudges import NudgeClaims
 from crawler_lifecycle.runs.store.passes import Passes
 from crawler_lifecycle.runs.store.records import LiveChanges, RunRecords
-from crawler_lifecycle.runs.store.stops import Stops
+from crawler_lifecycle.runs.store.stops import NudgeClaims, Stops
 from crawler_lifecycle.runs.store.supervision import Supervision
 from crawler_lifecycle.runs.store.tasks import TaskRows
 from crawler_lifecycle.schedules.ports import ScheduleLog

@@ -4,7 +4,7 @@ from typing import Annotated, Protocol
 
 from fastapi import APIRouter, Depends, Path, Query, Response
 
-from crawler_lifecycle.audits.commands.audits import AuditCommands
+from crawler_lifecycle.audits.commands import AuditCommands
 from crawler_lifecycle.base.base import Message
 from crawler_lifecycle.http.document import answer
 from crawler_lifecycle.http.problems import problems

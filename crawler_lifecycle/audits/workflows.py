@@ -26,7 +26,7 @@ from crawler_lifecycle.model.audits import (
     PartReport,
 )
 from crawler_lifecycle.model.naming import AUDIT_WORKFLOW
-from crawler_lifecycle.temporal.inputs import NO_INPUT, decoded, failing_with_activity_message
+from crawler_lifecycle.temporal.converter import NO_INPUT, decoded, failing_with_activity_message
 from crawler_lifecycle.temporal.options import AUDIT, WRITE
 
 FINDINGS_RETURNED = 200  # in the report, since Temporal refuses a payload over 2 MB; the database keeps every finding

@@ -14,9 +14,8 @@ from crawler_lifecycle.limits.client import ApiLimits
 from crawler_lifecycle.model.answers import CrawlerEntries
 from crawler_lifecycle.model.deployment import Crawler
 from crawler_lifecycle.model.records import CrawlerRuns
-from crawler_lifecycle.runs.client.changes import Change, follow_changes
-from crawler_lifecycle.runs.client.runs import ApiRuns
-from crawler_lifecycle.runs.model.attention import Attention
+from crawler_lifecycle.runs.client import ApiRuns, Change, follow_changes
+from crawler_lifecycle.runs.model import Attention
 from crawler_lifecycle.settings.processes import RemoteSettings
 from crawler_lifecycle.transport.connection import HttpConnection, address_of, token_of
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
-from crawler_lifecycle.console.api_choice import open_connection
-from crawler_lifecycle.console.common import TYPED_STATE
+from crawler_lifecycle.console.common import TYPED_STATE, open_connection
 from crawler_lifecycle.errors import LifecycleError
 
 if TYPE_CHECKING:

@@ -8,8 +8,7 @@ from pydantic import JsonValue
 
 from crawler_lifecycle.base.words import utc_text
 from crawler_lifecycle.model import reasons
-from crawler_lifecycle.model.crawl_result import Number
-from crawler_lifecycle.model.crawl_results import FIRST_STATS
+from crawler_lifecycle.model.crawl_results import FIRST_STATS, Number
 from crawler_lifecycle.model.outcome_words import FINISHED
 from crawler_lifecycle.model.states import TaskStatus
 

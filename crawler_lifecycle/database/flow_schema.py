@@ -20,10 +20,10 @@ from crawler_lifecycle.database.types import (
     growing,
     stored_enum,
 )
-from crawler_lifecycle.model.flow_announcements import FlowEnd
 from crawler_lifecycle.model.flow_retrying import RetryPolicy
 from crawler_lifecycle.model.flow_states import (
     EndKind,
+    FlowEnd,
     FlowIntent,
     FlowState,
     GroupGrowth,

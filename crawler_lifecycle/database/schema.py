@@ -24,8 +24,8 @@ from crawler_lifecycle.database.types import (
     stored_enum,
 )
 from crawler_lifecycle.model.audits import FindingKind
+from crawler_lifecycle.model.crawl_results import OutcomeFacts
 from crawler_lifecycle.model.limits import LONGEST_SCOPE
-from crawler_lifecycle.model.outcome_facts import OutcomeFacts
 from crawler_lifecycle.model.states import ExportState, Intent, RunStatus, TaskStatus, Trigger
 
 REVISION = "0001"  # the latest file in `migrations/versions`
@@ -167,7 +167,7 @@ scope_limits = sa.Table(
     **TABLE_OPTIONS,
 )
 
-_USE = ("runs", "tasks", "mains", "children", "places")  # as in `limits.rules.open_runs.Use`
+_USE = ("runs", "tasks", "mains", "children", "places")  # as in `limits.rules.Use`
 
 # the open runs' use by scope; only the admission lock's holder writes here
 scope_sums = sa.Table(

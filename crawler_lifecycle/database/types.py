@@ -1,4 +1,7 @@
-"""Column types for the tables in `schema.py`: SQLite and MySQL give back times, enums, texts and models as written."""
+"""Column types for the tables in `schema.py`: SQLite and MySQL give back times, enums, texts and models as written.
+
+Comparisons of texts, alike in all databases.
+"""
 
 import json
 import zlib
@@ -11,6 +14,7 @@ from uuid import UUID
 from sqlalchemy import (
     BigInteger,
     Column,
+    ColumnElement,
     DateTime,
     Dialect,
     Enum,
@@ -18,6 +22,7 @@ from sqlalchemy import (
     LargeBinary,
     String,
     Text,
+    and_,
     bindparam,
     literal_column,
 )
@@ -28,6 +33,15 @@ from sqlalchemy.sql.functions import FunctionElement
 from sqlalchemy.types import TypeDecorator
 
 from crawler_lifecycle.base.base import Message
+
+
+def is_text(column: Column[str], text: str) -> ColumnElement[bool]:
+    """Return the condition for rows with exactly this text.
+
+    MySQL ignores blanks at a text's end in comparisons; before a dot, blanks count. The first condition uses the index.
+    """
+    return and_(column == text, column + "." == f"{text}.")
+
 
 EnumClass = TypeVar("EnumClass", bound=StrEnum)
 

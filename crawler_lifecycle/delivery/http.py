@@ -8,7 +8,7 @@ from starlette.datastructures import Headers
 from starlette.responses import FileResponse, JSONResponse, RedirectResponse, Response
 from starlette.types import Message, Receive, Scope, Send
 
-from crawler_lifecycle.delivery.ports.outside import RunArchive
+from crawler_lifecycle.delivery.ports import RunArchive
 from crawler_lifecycle.http.problems import Responses, problem, problems
 from crawler_lifecycle.http.state import READING, ApiState, ForCallers, Run, api_state
 

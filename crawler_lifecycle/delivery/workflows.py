@@ -12,7 +12,7 @@ from temporalio.workflow import ActivityConfig
 from crawler_lifecycle.delivery.activities.exports import ExportActivities
 from crawler_lifecycle.model.naming import EXPORT_WORKFLOW, archive_queue
 from crawler_lifecycle.model.run_plan import ExportAgain, ExportedEnd, ExportedFiles, ExportSignal, ExportsOwed
-from crawler_lifecycle.temporal.inputs import NO_INPUT, decoded, failing_with_activity_message
+from crawler_lifecycle.temporal.converter import NO_INPUT, decoded, failing_with_activity_message
 from crawler_lifecycle.temporal.options import ANNOUNCE, LONG
 
 Result = TypeVar("Result")

@@ -26,8 +26,7 @@ from crawler_lifecycle.flows.model.requests import (
 from crawler_lifecycle.flows.ports.records import AttemptRecord, FlowLine
 from crawler_lifecycle.model.flow_states import FlowState, MemberState
 from crawler_lifecycle.transport.connection import HttpConnection, segment, with_actor
-from crawler_lifecycle.transport.pages import Page, every
-from crawler_lifecycle.transport.streams import followed
+from crawler_lifecycle.transport.streams import Page, every, followed
 
 MOST_JOBS = 1000  # in a page
 MOST_FLOWS = 500  # in a page

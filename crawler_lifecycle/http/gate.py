@@ -1,18 +1,104 @@
 """Gate of an HTTP service: refuses strangers and unacceptable bodies before an endpoint sees the request.
 
 A body is JSON as `json_bodies` reads it, neither compressed nor large.
+
+Checks that a request body is JSON which every reader understands alike, before a lenient reader takes it.
+
+Checks the API's callers for the gate: a caller needs a valid token, and its requests a second are limited.
 """
 
 import hmac
-from collections.abc import Callable, Collection, Mapping
+import json
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
 
 from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from crawler_lifecycle.http.json_bodies import BODY, refuse_body
-from crawler_lifecycle.http.problems import problem
+from crawler_lifecycle.base.refusals import LONGEST_FIELD
+from crawler_lifecycle.errors import BadInput, LifecycleError
+from crawler_lifecycle.http.problems import MOST_MISTAKES, problem, refusal
+from crawler_lifecycle.http.tokens import Tokens
 from crawler_lifecycle.metrics import REFUSED_CALLERS
+
+BODY = "body"
+DEEPEST = 200  # levels; readers deeper in the stack fail at their limit of recursion, some of them without words
+TOO_DEEP = f"is nested more than {DEEPEST} deep"
+
+
+def refuse_body(headers: Headers, body: bytes) -> Response | None:
+    """Return the refusal of a request's body, or None to admit the body."""
+    media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type != "application/json":
+        return problem(415, f"expected application/json, not {media_type[:40] or 'a body without it'}", "Content-Type")
+    try:
+        _check(body.decode())
+    except ValueError as error:  # no UTF-8, no JSON, or a number with thousands of digits
+        return problem(400, f"expected JSON in UTF-8: {error}", BODY)
+    except BadInput as error:
+        return refusal(error)
+    return None
+
+
+def _check(text: str) -> None:
+    """Raise ValueError for no JSON, and BadInput for repeated keys, too deep nesting and half surrogate pairs."""
+    repeated = list[tuple[object, str]]()  # objects with their repeated keys
+
+    def read_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        content = dict(pairs)
+        if len(content) < len(pairs) and len(repeated) < MOST_MISTAKES:
+            times = Counter(name for name, _ in pairs)
+            repeated.extend((content, name) for name in content if times[name] > 1)
+        return content
+
+    try:
+        content = json.loads(text, object_pairs_hook=read_object, parse_constant=_refuse_constant)
+        if _is_deep(content):
+            raise BadInput(BODY, TOO_DEEP)
+        json.dumps(content, ensure_ascii=False).encode()  # no later part can store or send a half pair
+    except RecursionError as error:
+        raise BadInput(BODY, TOO_DEEP) from error
+    except UnicodeEncodeError as error:
+        raise BadInput(BODY, "contains half of a surrogate pair, which is no character") from error
+    if repeated:
+        places = {id(value): field for field, value in _fields(content)}
+        fields = [_inner(places.get(id(value), ""), name) for value, name in repeated]
+        first, *more = [(field or BODY, "expected once") for field in fields]
+        raise BadInput(*first, *more)
+
+
+def _fields(content: object) -> Iterator[tuple[str, object]]:
+    """Yield the body's lists and objects with their fields, such as `arguments`; the whole body has an empty field."""
+    unread = [("", content)]
+    while unread:
+        field, value = unread.pop()
+        yield field, value
+        children = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+        unread += [(_inner(field, str(name)), child) for name, child in children if isinstance(child, dict | list)]
+
+
+def _inner(field: str, name: str) -> str:
+    return (f"{field}.{name[:LONGEST_FIELD]}" if field else name)[:LONGEST_FIELD]
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def _is_deep(content: object) -> bool:
+    level = [content]
+    for _ in range(DEEPEST):
+        parents = [value for value in level if isinstance(value, dict | list)]
+        level = [child for parent in parents for child in (parent.values() if isinstance(parent, dict) else parent)]
+        if not level:
+            return False
+    return True
+
 
 METHODS_WITH_A_BODY = ("POST", "PUT", "PATCH", "DELETE")
 
@@ -125,3 +211,55 @@ def _bearer_token(headers: Headers) -> str:
     """Return the token, or "" without a token."""
     scheme, _, credentials = headers.get("authorization", "").partition(" ")
     return credentials.strip() if scheme.lower() == "bearer" else ""
+
+
+BURST_SECONDS = 4  # after a rest, a caller may send the requests of four seconds at once
+LARGEST_NUMBER_OF_BUCKETS = 10_000  # beyond, all buckets are forgotten: strangers must not fill the memory
+
+
+@dataclass
+class RateLimit:
+    """Limits the requests of a caller: the caller's bucket gets `per_second` units a second, a request takes a unit."""
+
+    per_second: float
+    clock: Callable[[], float] = time.monotonic
+    _buckets: dict[str, tuple[float, float]] = field(default_factory=dict)  # by caller: units, and when counted
+
+    def take(self, caller: str) -> float:
+        """Take a unit from the caller's bucket and return 0, or return the seconds until the bucket has a unit."""
+        now, capacity = self.clock(), max(1.0, self.per_second * BURST_SECONDS)
+        if len(self._buckets) > LARGEST_NUMBER_OF_BUCKETS:
+            self._buckets.clear()
+        units, counted_at = self._buckets.get(caller, (capacity, now))
+        units = min(capacity, units + (now - counted_at) * self.per_second)
+        if units < 1:
+            self._buckets[caller] = (units, now)
+            return (1 - units) / self.per_second
+        self._buckets[caller] = (units - 1, now)
+        return 0.0
+
+
+class ApiCallerCheck:
+    """Refuse a caller without a valid token or with too many requests. Endpoints find the token in `state.caller`.
+
+    Called by the gate: return the refusal, or None to admit the request.
+    """
+
+    def __init__(self, tokens: Tokens, per_second: float) -> None:
+        self.tokens = tokens
+        self.rate_limit = RateLimit(per_second)
+
+    def __call__(self, token: str, scope: Scope) -> Response | None:
+        try:
+            caller = self.tokens.find(token) if token else None
+        except LifecycleError as error:
+            return refusal(error)
+        address = (scope.get("client") or ("unknown",))[0]
+        # strangers are limited before the refusal, by their address, so that no program can try tokens quickly
+        wait_seconds = self.rate_limit.take(f"token {caller.name}" if caller else f"address {address}")
+        if wait_seconds:
+            return problem(429, "too many requests", headers={"Retry-After": str(math.ceil(wait_seconds))})
+        if caller is None:
+            return no_token()
+        scope.setdefault("state", {})["caller"] = caller
+        return None

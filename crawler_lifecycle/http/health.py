@@ -2,25 +2,67 @@
 
 A process is alive while its loop turns. A failed pass counts as a turn, since a restart mends no outage of other
 services. A process is ready while all its needs, such as database and Temporal, have answered lately.
+
+Watches the disks of a process: logs a full disk, and logs when there is room again.
 """
 
 import asyncio
 import json
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from threading import Thread
 
 from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, CollectorRegistry, Metric, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from crawler_lifecycle.base.disk import check_room
 from crawler_lifecycle.errors import LifecycleError, NotReady
-from crawler_lifecycle.http.public_problems import FAILED, NO_ANSWER, cause_word
+from crawler_lifecycle.http.problems import FAILED, NO_ANSWER, cause_word
 from crawler_lifecycle.settings.processes import HealthSettings
+
+log = logging.getLogger(__name__)
+PAUSE = 15.0  # seconds between two checks
+
+
+@dataclass
+class DiskWatch:
+    folders: Sequence[Path]
+    pause: float = PAUSE
+    _problem: str | None = field(default=None, init=False)  # found by the last check
+
+    @property
+    def has_problem(self) -> bool:
+        """Whether the last check found a full disk.
+
+        The API and the scheduler service stay ready on a full disk, since reading and stops continue. The other
+        processes are not ready then (`process.needs_of`).
+        """
+        return self._problem is not None
+
+    async def run(self) -> None:
+        """Check indefinitely. Only a new problem is logged: the log may be on the same disk."""
+        while True:
+            had_problem = self.has_problem
+            self._problem = await asyncio.to_thread(self._find_problem)
+            if self._problem is not None and not had_problem:
+                log.error("%s", self._problem)
+            elif self._problem is None and had_problem:
+                log.info("the disk can be written to again")
+            await asyncio.sleep(self.pause)
+
+    def _find_problem(self) -> str | None:
+        try:
+            check_room(self.folders)
+        except NotReady as error:
+            return error.message
+        return None
+
 
 logger = logging.getLogger(__name__)
 TRIES = 4  # a need is asked so often before its silence makes the process unready

@@ -1,9 +1,20 @@
-"""The endpoints' shared state, and the FastAPI dependencies by which an endpoint gets state and caller."""
+"""The endpoints' shared state, and the FastAPI dependencies by which an endpoint gets state and caller.
+
+Limits the number of open live streams, by process and by token, and the number of checks for readiness.
+
+Strangers may ask for readiness. A check takes requests to database and Temporal, so a result is kept for a second.
+
+Links from runs and flows to their workflows in Temporal's Web UI.
+"""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Annotated, Generic, Protocol, Self, TypeAlias, TypeVar
+from urllib.parse import quote
 
 from fastapi import Depends, Path, Query, Request, Security
 from fastapi.security import HTTPBearer
@@ -11,13 +22,74 @@ from starlette.exceptions import HTTPException
 
 from crawler_lifecycle.base.bulkhead import Bulkhead
 from crawler_lifecycle.base.requesters import LONGEST_CLAIM, Requester, of_token
-from crawler_lifecycle.http.disk import DiskWatch
-from crawler_lifecycle.http.limits import Readiness, StreamSlots
-from crawler_lifecycle.http.metrics import Metrics
-from crawler_lifecycle.http.public_problems import PublicProblems
+from crawler_lifecycle.errors import LifecycleError, TemporaryError
+from crawler_lifecycle.http.health import DiskWatch
+from crawler_lifecycle.http.middleware import Metrics
+from crawler_lifecycle.http.problems import RETRY_AFTER_SECONDS, PublicProblems
 from crawler_lifecycle.http.tokens import Scope, Token, Tokens
 from crawler_lifecycle.settings.processes import ApiSettings
 from crawler_lifecycle.temporal.engine import Engine
+
+VALID_SECONDS = 1.0  # all callers within this time share a result of the readiness check
+
+
+@dataclass
+class StreamSlots:
+    """Open streams, counted by token. Without a limit for one token, a single client could take every slot."""
+
+    limit: int
+    limit_per_token: int
+    _open: Counter[str] = field(default_factory=Counter)  # by name of the token
+
+    @property
+    def open_count(self) -> int:
+        return self._open.total()
+
+    def refuse_too_many(self, token: str) -> None:
+        """Raise TemporaryError if the process has no free slot, and HTTPException if the token has no free slot."""
+        if self.open_count >= self.limit:
+            raise TemporaryError(f"{self.open_count} streams are open, which is all this process serves")
+        if self._open[token] >= self.limit_per_token:
+            message = f"{self._open[token]} streams of the token {token} are open, which is all that one token may have"
+            raise HTTPException(429, message, {"Retry-After": str(RETRY_AFTER_SECONDS)})
+
+    @contextmanager
+    def take(self, token: str) -> Iterator[None]:
+        """Take a slot during the block, or raise an error like `refuse_too_many`."""
+        self.refuse_too_many(token)
+        self._open[token] += 1
+        try:
+            yield
+        finally:
+            self._open -= Counter({token: 1})  # the subtraction drops tokens without a stream
+
+
+class Readiness:
+    """Last check for readiness, valid for a moment."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = asyncio.Lock()  # concurrent callers wait for the same check
+        self._valid_until = float("-inf")
+        self._problem: LifecycleError | None = None
+
+    async def require(self, check: Callable[[], Awaitable[None]]) -> None:
+        """Check if the last result is not valid any more, and raise the problem of the last check, if any."""
+        async with self._lock:
+            if self._clock() >= self._valid_until:
+                self._problem = await _problem_of(check)
+                self._valid_until = self._clock() + VALID_SECONDS
+            if self._problem is not None:
+                raise self._problem
+
+
+async def _problem_of(check: Callable[[], Awaitable[None]]) -> LifecycleError | None:
+    try:
+        await check()
+    except LifecycleError as error:
+        return error
+    return None
+
 
 DOOR = "api"
 # Numbers of threads. Those that only read the database have at most half of a process's connections.
@@ -122,3 +194,11 @@ READING_RESULTS = [BEARER, Depends(needs_scope(Scope.RESULTS))]
 
 Caller = Annotated[Token, Depends(caller_of)]
 Run = Annotated[str, Path(max_length=64, description="RunID (a number) or run_uid (a UUID)")]
+
+
+def workflow_url(api: AnyApi, workflow_id: str) -> str | None:
+    """Return the address of the workflow's last execution in Temporal's Web UI; None without a setting for the UI."""
+    if api.settings.temporal_ui is None:
+        return None
+    namespace, workflow = quote(api.control.engine.namespace, safe=""), quote(workflow_id, safe="")
+    return f"{api.settings.temporal_ui.rstrip('/')}/namespaces/{namespace}/workflows/{workflow}"

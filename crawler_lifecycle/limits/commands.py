@@ -6,7 +6,7 @@ The module does not import Temporal's client: limits are rows in the database.
 import asyncio
 from collections.abc import Sequence
 
-from crawler_lifecycle.base.near_names import did_you_mean
+from crawler_lifecycle.base.names import did_you_mean
 from crawler_lifecycle.base.words import counted, utc_text
 from crawler_lifecycle.context import ControlContext
 from crawler_lifecycle.errors import BadInput, NotReady, TemporaryError

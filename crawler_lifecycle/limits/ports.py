@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Protocol
 
-from crawler_lifecycle.limits.rules.open_runs import Use
+from crawler_lifecycle.limits.rules import Use
 from crawler_lifecycle.model.limits import LimitRecord
 
 

@@ -2,24 +2,94 @@
 
 A crawl writes its result to the file that CRAWL_RESULT names. On Kubernetes the file is the container's termination
 message. There the cluster puts log text after a failure without a message, so a text may also be no result at all.
+
+Crawl results: accounts by crawls about their own ends, written to the files named by CRAWL_RESULT.
+
+Outcome facts about a job's program and its end. Looks read the facts from the cluster's objects.
+
+The database keeps the facts with the task, since the facts decide the task's status even when the cluster's objects are
+gone. Evidence (the last log lines, events, the node) never decides.
 """
 
 import json
 import re
 from collections.abc import Iterable
+from datetime import datetime
+from math import isfinite
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, field_validator
 
+from crawler_lifecycle.base.base import Message
 from crawler_lifecycle.base.refusals import expectation
-from crawler_lifecycle.model.crawl_result import (
-    LARGEST_FILE,
-    LONGEST_NAME,
-    VERSION_FIELD,
-    CrawlResult,
-    CrawlResultFile,
-    Number,
-    Stats,
-)
+
+VERSION_FIELD = "crawl_result"
+LARGEST_FILE = 4_000  # bytes; Kubernetes cuts a termination message at 4,096 bytes
+LARGEST_NUMBER = 2**53  # JavaScript reads larger whole numbers wrongly
+DEEPEST = 20  # nested lists and objects; parsers limit the depth
+LONGEST_OUTCOME = 64
+LONGEST_NAME = 100  # of a number among the stats
+
+Number = int | float
+Stats = dict[str, Number]
+
+
+class CrawlResult(Message):
+    """Account by a crawl. A run has the main task's outcome and result, and sums over all tasks' stats."""
+
+    outcome: str | None = Field(default=None, description="the crawl's own word for its end, such as `banned`")
+    stats: dict[str, JsonValue] = Field(
+        default={}, description="numbers count in the run's sums; other values are kept"
+    )
+    result: JsonValue = Field(default=None, description="any JSON, for the programs that come after the crawl")
+
+
+class CrawlResultFile(BaseModel):
+    """The file's content, checked strictly."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    crawl_result: int = Field(ge=1, le=1, description="version of the format")
+    outcome: str | None = Field(default=None, min_length=1, max_length=LONGEST_OUTCOME)
+    stats: dict[str, JsonValue] = {}
+    result: JsonValue = None
+
+    @field_validator("outcome")
+    @classmethod
+    def _is_printable(cls, outcome: str | None) -> str | None:
+        if outcome is not None and not (outcome.isprintable() and outcome.strip()):
+            raise ValueError("expected a printable word or phrase")
+        return outcome
+
+    @field_validator("stats")
+    @classmethod
+    def _has_plain_names(cls, stats: dict[str, JsonValue]) -> dict[str, JsonValue]:
+        for name in stats:
+            if not name.isprintable() or len(name) > LONGEST_NAME:
+                raise ValueError(f"expected printable names of at most {LONGEST_NAME} characters, not {name[:30]!r}")
+        return stats
+
+    @field_validator("stats", "result")
+    @classmethod
+    def _is_plain(cls, value: JsonValue) -> JsonValue:
+        _refuse_extremes(value, DEEPEST)
+        return value
+
+    @property
+    def account(self) -> CrawlResult:
+        return CrawlResult(outcome=self.outcome, stats=self.stats, result=self.result)
+
+
+def _refuse_extremes(value: JsonValue, depth: int) -> None:
+    """Raise ValueError for values that later readers could not read back: too deep, too large or not finite."""
+    if depth < 0:
+        raise ValueError(f"expected at most {DEEPEST} nested lists and objects")
+    # `isfinite` alone would raise OverflowError for a large whole number
+    if isinstance(value, int | float) and (abs(value) > LARGEST_NUMBER or not isfinite(value)):
+        raise ValueError(f"expected numbers up to 2**53, not {str(value)[:30]}")
+    children = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    for child in children:
+        _refuse_extremes(child, depth - 1)
+
 
 LARGEST_SUMS = 3_000  # bytes as JSON: notices and events carry the sums
 MOST_NAMES = 500  # different names in 10,000 tasks would fill the memory
@@ -91,3 +161,36 @@ def _first_mistake(error: ValidationError) -> str:
     first = error.errors(include_url=False)[0]
     place = ".".join(part if str(part).isprintable() else repr(part) for part in map(str, first["loc"]))[:LONGEST_NAME]
     return (f"{place}: {expectation(first)}" if place else expectation(first))[:LONGEST_PROBLEM]
+
+
+LONGEST_MESSAGE = 300  # characters: a look's result with very many ended tasks must fit into a Temporal payload
+
+
+class OutcomeFacts(Message):
+    """Facts about a job's program. The facts count only for the task with the same `job_uid` in its row."""
+
+    job_uid: str
+    pod_uid: str | None = Field(default=None, description="pod that showed the facts; none: only the job showed facts")
+    succeeded: bool | None = Field(
+        default=None, description="whether the main program succeeded; none: no end was seen"
+    )
+    told_to_end: bool | None = Field(
+        default=None, description="whether a request to end came before the program's end; none: unknown"
+    )
+    told_by: str | None = Field(default=None, description="sender of the request to end, in one word")
+    reason: str | None = Field(default=None, description="reason of a failure, in one word")
+    exit_code: int | None = None
+    message: str | None = Field(default=None, description="last message of the program or of its pod")
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    result: CrawlResult | None = Field(default=None, description="the program's own account")
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the facts show the program's end."""
+        return self.succeeded is not None
+
+    @property
+    def ended_by_itself(self) -> bool:
+        """Whether the program surely ended before any request to end."""
+        return self.has_ended and self.told_to_end is False

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from crawler_lifecycle.model.outcome_facts import OutcomeFacts
+from crawler_lifecycle.model.crawl_results import OutcomeFacts
 from crawler_lifecycle.model.reasons import POD_OVERDUE
 from crawler_lifecycle.model.states import TaskStatus
 

@@ -1,18 +1,24 @@
 """Models for the outside: notices for front ends, and export events for pipelines.
 
 A notice or event has the same id on every try, so receivers can drop repeats.
+
+A run's closing notice: which one it is, and whether it was delivered.
 """
 
+from collections.abc import Collection
 from datetime import datetime
 from enum import StrEnum
 
 from pydantic import Field, JsonValue
 
 from crawler_lifecycle.base.base import Message
-from crawler_lifecycle.model.crawl_result import Stats
-from crawler_lifecycle.model.flow_announcements import FlowEvent, FlowNotice
+from crawler_lifecycle.model.crawl_results import Stats
+from crawler_lifecycle.model.flow_states import FlowEvent, FlowNotice
+from crawler_lifecycle.model.naming import event_id
+from crawler_lifecycle.model.reasons import BY_A_STOP
 from crawler_lifecycle.model.records import Explanation
 from crawler_lifecycle.model.states import ExportKind, RunStatus, TaskStatus
+from crawler_lifecycle.model.supervision import AuditedRun
 
 
 class NoticeKind(StrEnum):
@@ -84,3 +90,18 @@ class ExportEvent(Message):
 
 AnyNotice = Notice | FlowNotice
 AnyEvent = ExportEvent | FlowEvent
+
+
+def closing_notice(run: AuditedRun) -> NoticeKind:
+    return NoticeKind.STOPPED if run.reason in BY_A_STOP else NoticeKind.FINISHED
+
+
+def is_undelivered(run: AuditedRun, notice_keys: Collection[str]) -> bool:
+    """Return whether the timeline shows a failure for the present end's closing notice, and no later delivery.
+
+    The keys are made as `delivery.activities.notices` makes them when it writes these lines.
+    """
+    notice = f"{closing_notice(run)}:{run.end_number}"
+    failure = event_id(run.run_uid, f"log:undelivered:{notice}")
+    later_delivery = event_id(run.run_uid, f"log:delivered:{notice}")
+    return failure in notice_keys and later_delivery not in notice_keys

@@ -1,15 +1,72 @@
-"""Models for the database's records (runs, tasks, timelines, exports) for readers: people, front ends, programs."""
+"""Models for the database's records (runs, tasks, timelines, exports) for readers: people, front ends, programs.
+
+`RunFilter` chooses runs for people's lists.
+
+`TaskOrder` names an order for people's lists with tasks.
+"""
 
 from datetime import datetime
+from enum import StrEnum
 
 from pydantic import Field, JsonValue, field_serializer
 
 from crawler_lifecycle.base.base import Message
 from crawler_lifecycle.model.audits import FindingRecord
-from crawler_lifecycle.model.crawl_result import CrawlResult, Stats
+from crawler_lifecycle.model.crawl_results import CrawlResult, Stats
 from crawler_lifecycle.model.deployment import Crawler
 from crawler_lifecycle.model.requests import KeptRequest
 from crawler_lifecycle.model.states import ExportKind, ExportState, Intent, ListedStatus, RunStatus, TaskStatus, Trigger
+
+
+class RunFilter(Message):
+    """Choice by all given values. An empty value chooses every run."""
+
+    statuses: tuple[RunStatus, ...] = ()
+    listed: tuple[ListedStatus, ...] = ()
+    triggers: tuple[Trigger, ...] = ()
+    crawler: str | None = None
+    search: str | None = None  # in the crawler's name in any case, or the RunID
+    reason: str | None = None
+    outcome: str | None = None
+    requested_by: str | None = None
+    tag: str | None = None
+    label: str | None = None
+    since: datetime | None = None  # bounds for the creation time
+    until: datetime | None = None
+    flows: bool = False  # include runs in flows, as a tag or a label does
+    flow: str | None = None  # the flow's id or uid; leaves out all other runs
+
+    @property
+    def may_read_all(self) -> bool:
+        """Whether the database may have to read every run, for example if a text is found nowhere."""
+        return not self.model_dump(exclude_defaults=True).keys() <= {"crawler", "flow", "flows"}
+
+
+ALL_RUNS = RunFilter()
+OPEN_RUNS = RunFilter(statuses=tuple(status for status in RunStatus if not status.is_over), flows=True)
+
+
+class TaskOrder(StrEnum):
+    """Order for tasks. A minus reverses the order; tasks without a value come last in both directions."""
+
+    TASK = "task"  # by number
+    TASK_DOWN = "-task"
+    STATUS = "status"  # from QUEUED to LOST
+    STATUS_DOWN = "-status"
+    DURATION = "duration"  # from the start to the end, or until now
+    DURATION_DOWN = "-duration"
+    EXIT_CODE = "exit_code"
+    EXIT_CODE_DOWN = "-exit_code"
+
+    @property
+    def key(self) -> str:
+        """The order without its direction."""
+        return self.value.removeprefix("-")
+
+    @property
+    def is_down(self) -> bool:
+        """Whether the largest value comes first."""
+        return self.value.startswith("-")
 
 
 class Explanation(Message):

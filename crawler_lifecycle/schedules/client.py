@@ -6,8 +6,8 @@ from typing import Any
 
 from typing_extensions import TypedDict
 
-from crawler_lifecycle.runs.client.runs import start_body
-from crawler_lifecycle.schedules.model.schedules import (
+from crawler_lifecycle.runs.client import start_body
+from crawler_lifecycle.schedules.model import (
     Backfilled,
     ManagerSchedule,
     ScheduleDetails,

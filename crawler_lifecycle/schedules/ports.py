@@ -3,7 +3,7 @@
 from typing import Protocol
 
 from crawler_lifecycle.flows.ports.ledger import FlowStore
-from crawler_lifecycle.schedules.model.schedules import ScheduleCommand
+from crawler_lifecycle.schedules.model import ScheduleCommand
 
 
 class ScheduleLog(Protocol):

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from crawler_lifecycle.schedules.model.schedules import Occurrence, OccurrenceOutcome, Overlap, Pause, SkipReason
+from crawler_lifecycle.schedules.model import Occurrence, OccurrenceOutcome, Overlap, Pause, SkipReason
 
 SETTLING = timedelta(seconds=10)  # time after which Temporal has surely handled an occurrence that was due
 

@@ -3,9 +3,9 @@
 from sqlalchemy import ColumnElement, Connection, delete, insert, select
 
 from crawler_lifecycle.database.schema import schedule_commands
-from crawler_lifecycle.database.texts import is_text
 from crawler_lifecycle.database.transactions import OnDatabase, reading, transaction
-from crawler_lifecycle.schedules.model.schedules import ScheduleCommand
+from crawler_lifecycle.database.types import is_text
+from crawler_lifecycle.schedules.model import ScheduleCommand
 
 MOST_COMMANDS = 20  # latest commands for a schedule
 

@@ -51,9 +51,7 @@ def demo(results: Path, keep: bool, as_json: bool) -> None:
     """
     if click.get_current_context().meta.get(TYPED_STATE):
         raise click.UsageError("--state is not for the demo: its state is temporary")
-    from crawler_lifecycle.stack.addresses import Ports
-    from crawler_lifecycle.stack.catalogues import DEFAULT
-    from crawler_lifecycle.stack.plan import make_plan
+    from crawler_lifecycle.stack.plan import DEFAULT, Ports, make_plan
     from crawler_lifecycle.stack.stack import Stack, owned
 
     if not DEFAULT.exists():

@@ -202,8 +202,7 @@ async def _in_a_temporary_stack(
     steps: "StepModules", definition: "FlowDefinition", catalogue: Path | None, ending: FlowOutput
 ) -> int:
     """Run the flow on a stack with a host of its steps, in a temporary folder."""
-    from crawler_lifecycle.stack.addresses import Ports
-    from crawler_lifecycle.stack.plan import make_plan
+    from crawler_lifecycle.stack.plan import Ports, make_plan
     from crawler_lifecycle.stack.stack import Stack, owned
 
     with temporary_folder("crawl-flow-") as folder:

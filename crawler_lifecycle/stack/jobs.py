@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 
 from crawler_lifecycle.assembly.control import Control
 from crawler_lifecycle.model.looks import JobKey, JobLook
-from crawler_lifecycle.model.records import RunSummary
-from crawler_lifecycle.model.run_filter import OPEN_RUNS
+from crawler_lifecycle.model.records import OPEN_RUNS, RunSummary
 
 RUNS_IN_A_PAGE = 1000
 GRACE_SECONDS = 5.0  # time for jobs to end after a stop, and again after a kill

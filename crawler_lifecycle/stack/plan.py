@@ -1,10 +1,13 @@
-"""Plans the embedded stack: its parts with their commands, and the settings of all parts."""
+"""Plans the embedded stack: parts with their commands, settings and ports of all parts, and a default catalogue."""
 
 import os
+import random
 import shutil
+import socket
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 
 from crawler_lifecycle.errors import NotReady
@@ -13,8 +16,71 @@ from crawler_lifecycle.http.tokens import Tokens, embedded_token
 from crawler_lifecycle.model.naming import own_queue
 from crawler_lifecycle.settings import PREFIX, configuration, stack_file
 from crawler_lifecycle.settings.installation import TEMPORAL
-from crawler_lifecycle.stack.addresses import LOOPBACK, Ports
 from crawler_lifecycle.temporal.connection import search_attribute_types
+
+LOOPBACK = "127.0.0.1"
+# below Linux's ports for clients: otherwise a client could get a chosen port before the server starts
+SERVER_PORTS = range(20_000, 32_768)
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    temporal: int = 7233
+    web_ui: int = 8233
+    scheduler: int = 8310
+    api: int = 3210
+
+    @classmethod
+    def free(cls) -> "Ports":
+        return cls(*free_ports(4))
+
+    def refuse_taken(self) -> None:
+        """Raise NotReady for the first port in use, before any part starts."""
+        for option, port, part in (
+            ("--temporal-port", self.temporal, "Temporal"),
+            ("--ui-port", self.web_ui, "Temporal's Web UI"),
+            ("--scheduler-port", self.scheduler, "the scheduler service"),
+            ("--api-port", self.api, "the HTTP API and its page"),
+        ):
+            if _is_taken(port):
+                raise NotReady(
+                    f"port {port} ({part}) is in use: end the program with this port, or choose another port: "
+                    f"`crawlctl up {option} PORT`, or `crawlctl up --free-ports` (in a checkout: "
+                    "make up FREE_PORTS=1)"
+                )
+
+
+def free_ports(count: int) -> list[int]:
+    """Return free ports in random order, so that two stacks starting together hardly choose the same ports."""
+    candidates = random.sample(SERVER_PORTS, len(SERVER_PORTS))
+    return list(islice((port for port in candidates if not _is_taken(port)), count))
+
+
+def _is_taken(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((LOOPBACK, port))
+        except OSError:
+            return True
+    return False
+
+
+EXAMPLES = Path(__file__).parents[2] / "examples"  # exists only in a checkout
+DEFAULT = EXAMPLES / "catalogue.toml"
+PLACEHOLDER = (
+    '# the scheduler service needs one crawler at least\n[crawlers.placeholder]\ncommand = ["{python}", "-V"]\n'
+)
+
+
+def catalogue_in(folder: Path) -> Path:
+    """Return the example catalogue. Without a checkout, write a catalogue with a placeholder into the folder."""
+    if DEFAULT.exists():
+        return DEFAULT
+    path = folder / "catalogue.toml"
+    path.write_text(PLACEHOLDER)
+    return path
+
 
 # reads of Temporal's queues a second; with the default, 20, the steps of many runs would have to wait
 TEMPORAL_LIMITS = ("history.transferProcessorMaxPollRPS=1000", "history.timerProcessorMaxPollRPS=1000")

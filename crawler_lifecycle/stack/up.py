@@ -56,8 +56,7 @@ def up(catalogue: Path | None, free_ports: bool, temporal_port: int | None, ui_p
     """
     from crawler_lifecycle.settings.configuration import misspelt
     from crawler_lifecycle.settings.installation import state_folder
-    from crawler_lifecycle.stack.addresses import Ports
-    from crawler_lifecycle.stack.plan import StepModules, make_plan
+    from crawler_lifecycle.stack.plan import Ports, StepModules, make_plan
     from crawler_lifecycle.stack.stack import Stack, owned
 
     for line in misspelt(os.environ):
@@ -77,7 +76,7 @@ def up(catalogue: Path | None, free_ports: bool, temporal_port: int | None, ui_p
 def catalogue_file(option: Path | None) -> Path:
     """Return the catalogue file: the option, else the environment's setting, else the example. The file is checked."""
     from crawler_lifecycle.clusters.adapters.catalogue import Catalogue
-    from crawler_lifecycle.stack.catalogues import DEFAULT
+    from crawler_lifecycle.stack.plan import DEFAULT
 
     setting = os.environ.get("CRAWLER_SCHEDULER__CATALOGUE")
     configured_path = option or (Path(setting) if setting else None)

@@ -3,14 +3,25 @@
 An activity necessary for a run is retried forever, visibly in Temporal's pages: no outage of any length ends a run. An
 activity with a harmless failure has a bound, and its caller continues without the result.
 
-`temporal.boundary` sends heartbeats for every activity. So the heartbeat time-out detects a dead worker long before
-the time-out of the try.
+`temporal.boundary` sends heartbeats for every activity. So the heartbeat time-out detects a dead worker long before the
+time-out of the try.
+
+Activities inside of workflow tasks: short writes to and reads from the database, while the workflow waits for nothing
+more.
+
+Temporal calls them local activities. Such an activity costs no task of its own, and no further workflow task for its
+result: its name and its result are a marker in the history. A task that dies is done again with its activities, as an
+activity is tried again.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any, TypeVar
 
+from temporalio import workflow
 from temporalio.common import RetryPolicy
+from temporalio.exceptions import FailureError, is_cancelled_exception
 from temporalio.workflow import ActivityCancellationType, ActivityConfig, LocalActivityConfig
 
 HEARTBEAT_TIMEOUT = timedelta(seconds=10)
@@ -70,3 +81,23 @@ STEPS = ActivityConfig(
     retry_policy=FOR_EVER,
     cancellation_type=ActivityCancellationType.ABANDON,
 )
+
+
+Result = TypeVar("Result")
+Step = TypeVar("Step")
+
+
+async def at_once(activity: Callable[[Any, Step], Result], step: Step, options: workflow.ActivityConfig) -> Result:
+    """Run the activity inside of the present workflow task, which saves another task; after a failure, run the activity
+    in a worker.
+
+    The task's commands wait for the activity's end, so an activity that may take long does not belong here. In an
+    outage the usual activity is tried again and again, and Temporal's pages show its error. A final error comes from
+    the usual activity, too: its callers expect an ActivityError.
+    """
+    try:
+        return await workflow.execute_local_activity_method(activity, step, **IN_THE_TASK)
+    except FailureError as error:
+        if is_cancelled_exception(error):
+            raise
+    return await workflow.execute_activity_method(activity, step, **options)

@@ -24,7 +24,7 @@ from crawler_lifecycle.managers.ports import ManagerRef, ManagerStart
 from crawler_lifecycle.model.deployment import Crawler
 from crawler_lifecycle.model.manager_items import Job
 from crawler_lifecycle.model.states import RunStatus
-from crawler_lifecycle.runs.ports.runs import NewRun, SupervisorExecution
+from crawler_lifecycle.runs.ports import NewRun, SupervisorExecution
 from crawler_lifecycle.runs.store.manager_runs import tell_end
 
 MANAGER = "manager"  # path for the flow's only member

@@ -9,7 +9,7 @@ from typing import TypedDict, Unpack
 from pydantic import JsonValue
 
 from crawler_lifecycle.errors import BadInput
-from crawler_lifecycle.model.crawl_result import Number
+from crawler_lifecycle.model.crawl_results import Number
 from crawler_lifecycle.model.outcome_words import FAILED, FINISHED, KILLED_BY_OOM
 from crawler_lifecycle.model.reasons import ALL_SUCCEEDED, STOPPED, STOPPED_FORCED
 from crawler_lifecycle.model.states import RunStatus, TaskStatus

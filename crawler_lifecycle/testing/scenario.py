@@ -6,7 +6,7 @@ from datetime import timedelta
 from fnmatch import fnmatchcase
 from typing import Any, TypeVar
 
-from crawler_lifecycle.base.near_names import did_you_mean
+from crawler_lifecycle.base.names import did_you_mean
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.flows.model.definition import CrawlWork, ManagerWork, StepWork, Work
 from crawler_lifecycle.model.flow_states import MemberKind

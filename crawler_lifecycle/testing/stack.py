@@ -10,9 +10,7 @@ from pathlib import Path
 from crawler_lifecycle.client.blocking import LoopThread
 from crawler_lifecycle.settings import PREFIX
 from crawler_lifecycle.settings.installation import TEMPORAL
-from crawler_lifecycle.stack.addresses import Ports
-from crawler_lifecycle.stack.catalogues import catalogue_in
-from crawler_lifecycle.stack.plan import StepModules, make_plan
+from crawler_lifecycle.stack.plan import Ports, StepModules, catalogue_in, make_plan
 from crawler_lifecycle.stack.stack import Stack, owned
 
 logger = logging.getLogger(__name__)

@@ -1,11 +1,14 @@
-"""Reads streams with server-sent events. After a break, a stream continues without a loss."""
+"""Reads streams with server-sent events. After a break, a stream continues without a loss.
+
+`Page`: a part from a long list, with the next part's place.
+"""
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import httpx
 
@@ -13,6 +16,29 @@ from crawler_lifecycle.base.pacing import Backoff
 from crawler_lifecycle.errors import TemporaryError
 from crawler_lifecycle.transport.connection import HttpConnection
 from crawler_lifecycle.transport.http_client import LOOPBACK, HttpAnswer
+
+T = TypeVar("T")
+Place = TypeVar("Place")
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[T, Place]):
+    """`next` is the next page's place; None for the last page."""
+
+    items: Sequence[T]
+    next: Place | None
+
+
+def every(read: Callable[[Place | None], Page[T, Place]]) -> Iterator[T]:
+    """Yield all pages' items. `read` returns the page at a place; None: the first page."""
+    place: Place | None = None
+    while True:
+        page = read(place)
+        yield from page.items
+        place = page.next
+        if place is None:
+            return
+
 
 CONNECT_SECONDS = 10.0
 SILENCE_SECONDS = 30.0  # the API sends a comment every few seconds: a longer silence is a dead connection

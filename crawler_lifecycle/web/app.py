@@ -17,21 +17,18 @@ from crawler_lifecycle.delivery import http as archives
 from crawler_lifecycle.errors import TemporaryError
 from crawler_lifecycle.flows.http import commands as flow_commands
 from crawler_lifecycle.flows.http import flows
-from crawler_lifecycle.http.applications import Health, new_app
-from crawler_lifecycle.http.caller_check import ApiCallerCheck
-from crawler_lifecycle.http.disk import DiskWatch
 from crawler_lifecycle.http.document import COMMON, DESCRIPTION
-from crawler_lifecycle.http.gate import Gate
-from crawler_lifecycle.http.metrics import RequestCounting
-from crawler_lifecycle.http.middleware import EntityTags, NormalizedRequests
-from crawler_lifecycle.http.public_problems import NO_ANSWER
-from crawler_lifecycle.http.refusals import answer_wrong_method, refuse_unknown_parameters
+from crawler_lifecycle.http.gate import ApiCallerCheck, Gate
+from crawler_lifecycle.http.health import DiskWatch
+from crawler_lifecycle.http.http_process import Health, new_app
+from crawler_lifecycle.http.middleware import EntityTags, NormalizedRequests, RequestCounting
+from crawler_lifecycle.http.problems import NO_ANSWER, answer_wrong_method, refuse_unknown_parameters
 from crawler_lifecycle.http.state import READING, ApiState, api_state
 from crawler_lifecycle.http.tokens import Tokens
 from crawler_lifecycle.limits import http as admission
 from crawler_lifecycle.managers import http as managers
 from crawler_lifecycle.runs.http import commands, runs, streams
-from crawler_lifecycle.schedules.http import schedules
+from crawler_lifecycle.schedules import http as schedules
 from crawler_lifecycle.settings import Settings
 from crawler_lifecycle.web import installation
 from crawler_lifecycle.web.page_files import files_by_path, page_router

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Depends
 from crawler_lifecycle.http.state import READING, ApiState, ForCallers, api_state
 from crawler_lifecycle.model.answers import InstallationView
 from crawler_lifecycle.runs.commands.runs import RunCommands
-from crawler_lifecycle.runs.model.attention import Attention
+from crawler_lifecycle.runs.model import Attention
 
 MOST_SATURATED = 50  # runs in an answer
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from crawler_lifecycle.flows.rules.messages import AttemptRef, CrawlsStarted, StartCrawls
 from crawler_lifecycle.model.naming import crawl_workflow_id
-from crawler_lifecycle.runs.ports.runs import NewRun
+from crawler_lifecycle.runs.ports import NewRun
 from tests.contracts.flows import BOOKS, Flow
 from tests.house import House
 

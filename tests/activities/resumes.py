@@ -4,7 +4,7 @@ from typing import Any
 
 from crawler_lifecycle.model.run_plan import CloseRun, ExportedEnd, RunInput, RunPlan
 from crawler_lifecycle.model.task_changes import LookAt, StatusWrite
-from crawler_lifecycle.runs.model.supervision import TakenOver, TakeOver
+from crawler_lifecycle.runs.model import TakenOver, TakeOver
 from tests.house import House
 from tests.waiting import until
 

@@ -12,8 +12,8 @@ from crawler_lifecycle.model.deployment import Deployment, DeploymentRequest
 from crawler_lifecycle.model.looks import JobPhase
 from crawler_lifecycle.model.run_plan import RunInput, RunPlan
 from crawler_lifecycle.model.states import RunStatus, TaskStatus
-from crawler_lifecycle.runs.ports.runs import Claim
-from crawler_lifecycle.runs.rules import saturation
+from crawler_lifecycle.runs.ports import Claim
+from crawler_lifecycle.runs.rules import verdict
 from tests.house import DirectDeployer, House
 from tests.waiting import until
 
@@ -62,17 +62,17 @@ def test_a_look_that_finds_the_cluster_full_is_counted_by_its_cause(house: House
     assert house.do(deploy, RunInput(run=plan.run)).saturated is None
     since = house.details(plan).run.waiting_since
     assert since
-    long_ago = since - saturation.PATIENCE + timedelta(minutes=2)
+    long_ago = since - verdict.PATIENCE + timedelta(minutes=2)
     with house.database.transaction() as connection:
         connection.execute(update(histories).values(waiting_since=long_ago))
     assert house.do(deploy, RunInput(run=plan.run)).saturated is None
     with house.database.transaction() as connection:
-        connection.execute(update(histories).values(waiting_since=since - saturation.PATIENCE))
+        connection.execute(update(histories).values(waiting_since=since - verdict.PATIENCE))
     assert buffer.retrieve_updates() == []
     assert house.details(plan).run.waiting_message == "exceeded quota"
     assert house.do(deploy, RunInput(run=plan.run)).saturated == "quota"
     assert house.details(plan).run.waiting_message == "no capacity for over 5 minutes: exceeded quota"
-    assert house.details(plan).run.waiting_since == since - saturation.PATIENCE
+    assert house.details(plan).run.waiting_since == since - verdict.PATIENCE
     (counted,) = buffer.retrieve_updates()
     assert (counted.metric.name, counted.value) == ("crawler_saturated_looks", 1)
     assert counted.attributes.items() >= {"cause": "quota", "cluster": "default"}.items()

@@ -8,8 +8,7 @@ import pytest
 
 from crawler_lifecycle.errors import LifecycleError, Refused, TemporaryError
 from crawler_lifecycle.flows.activities.flows import FlowAnnouncements
-from crawler_lifecycle.model.flow_announcements import FlowEvent, FlowNotice
-from crawler_lifecycle.model.flow_supervision import SuperviseFlow
+from crawler_lifecycle.model.flow_states import FlowEvent, FlowNotice, SuperviseFlow
 from tests.contracts.flows import Flow, failing
 from tests.house import House
 

@@ -6,8 +6,8 @@ from uuid import uuid4
 
 import pytest
 
-from crawler_lifecycle.delivery.activities import flow_nudges
-from crawler_lifecycle.delivery.activities.flow_nudges import FlowNudges
+from crawler_lifecycle.delivery.activities import notices
+from crawler_lifecycle.delivery.activities.notices import FlowNudges
 from crawler_lifecycle.errors import TemporaryError
 from crawler_lifecycle.model.requests import FlowLink
 from crawler_lifecycle.model.run_plan import CloseRun, ExportedEnd, RunPlan
@@ -78,7 +78,7 @@ def test_an_end_is_written_although_its_nudge_fails(house: House, caplog: pytest
 
 async def test_nudges_of_many_runs_go_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first goes at once; what comes meanwhile goes with the next. Flows do not wait for one another."""
-    monkeypatch.setattr(flow_nudges, "GAP", 0.01)
+    monkeypatch.setattr(notices, "GAP", 0.01)
     supervisors = NotedSupervisors()
     nudges, other = FlowNudges(supervisors), link().model_copy(update={"flow_uid": str(uuid4())})
     worker_loop.set(asyncio.get_running_loop())

@@ -8,8 +8,7 @@ from crawler_lifecycle.model.requests import RunRequest
 from crawler_lifecycle.model.run_plan import CloseRun, RunInput, RunRef
 from crawler_lifecycle.model.states import RunStatus, TaskStatus
 from crawler_lifecycle.model.task_changes import TaskChange
-from crawler_lifecycle.runs.model.deployment import StartRun
-from crawler_lifecycle.runs.model.supervision import CreateHistory, RegisterWorkflow
+from crawler_lifecycle.runs.model import CreateHistory, RegisterWorkflow, StartRun
 from tests.house import House
 
 

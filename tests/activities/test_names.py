@@ -1,6 +1,6 @@
 """The names of the activities are a contract on the wire."""
 
-from crawler_lifecycle.assembly.steps import activities_of, by_queue
+from crawler_lifecycle.assembly.plugin import activities_of, by_queue
 from tests.house import House
 
 ON_THE_WIRE = [

@@ -14,20 +14,19 @@ from typing import Any
 import pytest
 
 from crawler_lifecycle.delivery.activities.notices import NoticeActivities
-from crawler_lifecycle.delivery.adapters.notices import FilePusher
+from crawler_lifecycle.delivery.adapters.json_lines import FilePusher
+from crawler_lifecycle.delivery.pushers.channels import Webhook, endpoints
 from crawler_lifecycle.delivery.pushers.fan_out import FanOut
-from crawler_lifecycle.delivery.pushers.webhooks import Webhook, endpoints
 from crawler_lifecycle.errors import TemporaryError
-from crawler_lifecycle.model.crawl_result import CrawlResult
+from crawler_lifecycle.model.crawl_results import CrawlResult, OutcomeFacts
 from crawler_lifecycle.model.notices import WebhookNotice
-from crawler_lifecycle.model.outcome_facts import OutcomeFacts
 from crawler_lifecycle.model.records import Explanation
 from crawler_lifecycle.model.requests import StopRequest
 from crawler_lifecycle.model.run_plan import CloseRun, ExportedEnd, Notify, RunPlan
 from crawler_lifecycle.model.states import ExportState, TaskStatus
 from crawler_lifecycle.model.task_changes import TaskChange, TaskEvidence
 from crawler_lifecycle.runs.cli.details_lines import details_lines
-from crawler_lifecycle.runs.model.stopping import LogCancellation
+from crawler_lifecycle.runs.model import LogCancellation
 from tests.house import House
 from tests.receivers import Answer, Receiver, serving
 

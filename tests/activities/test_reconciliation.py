@@ -26,7 +26,7 @@ from crawler_lifecycle.model.task_changes import (
 )
 from crawler_lifecycle.runs.activities import reconciliation
 from crawler_lifecycle.runs.activities.reconciliation import ReconciliationActivities
-from crawler_lifecycle.runs.model.stopping import StopTasks
+from crawler_lifecycle.runs.model import StopTasks
 from tests.activities.removals import Removing, both_over, differences, opened
 from tests.house import House
 

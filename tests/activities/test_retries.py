@@ -10,7 +10,7 @@ from crawler_lifecycle.model.requests import StopRequest
 from crawler_lifecycle.model.run_plan import CloseRun, RunPlan
 from crawler_lifecycle.model.states import RunStatus, TaskStatus
 from crawler_lifecycle.model.task_changes import AliveTasks, CloseLook, Differences, StatusWrite
-from crawler_lifecycle.runs.model.stopping import LogCancellation
+from crawler_lifecycle.runs.model import LogCancellation
 from crawler_lifecycle.runs.processes.dispatcher import Dispatcher
 from tests.activities.removals import differences
 from tests.house import House

@@ -15,7 +15,7 @@ from crawler_lifecycle.model.requests import StopRequest
 from crawler_lifecycle.model.run_plan import CloseRun
 from crawler_lifecycle.model.states import Intent, RunStatus, StopPhase, TaskStatus
 from crawler_lifecycle.model.task_changes import CloseLook, TaskChange, TaskEvidence
-from crawler_lifecycle.runs.model.stopping import LogCancellation, StopReport, StopTasks
+from crawler_lifecycle.runs.model import LogCancellation, StopReport, StopTasks
 from tests.house import House
 from tests.waiting import until
 

@@ -10,8 +10,7 @@ from crawler_lifecycle.model.requests import RunRequest, StopRequest
 from crawler_lifecycle.model.run_plan import CloseRun, ExportedEnd
 from crawler_lifecycle.model.states import Intent, RunStatus, StopPhase, TaskStatus
 from crawler_lifecycle.model.task_changes import StatusWrite
-from crawler_lifecycle.runs.model.stopping import LogCancellation, NotePhase, StopTasks
-from crawler_lifecycle.runs.model.supervision import HoldLimits, OwnExecution
+from crawler_lifecycle.runs.model import HoldLimits, LogCancellation, NotePhase, OwnExecution, StopTasks
 from tests.activities.resumes import ended, look, step, taken_over
 from tests.house import House
 from tests.waiting import until

@@ -17,7 +17,7 @@ from crawler_lifecycle.model.records import RunRecord
 from crawler_lifecycle.model.requests import RunRequest
 from crawler_lifecycle.model.states import RunStatus
 from crawler_lifecycle.runs.commands.runs import Started
-from crawler_lifecycle.runs.ports.runs import NewRun
+from crawler_lifecycle.runs.ports import NewRun
 from tests.browser.chromium import Page, chromium, program
 from tests.databases import missing, ref_to
 from tests.embedded import LINK, processes_of

@@ -11,12 +11,12 @@ import pytest_asyncio
 from crawler_lifecycle.assembly.store import SqlStore
 from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.http.tokens import Scope
-from crawler_lifecycle.model.crawl_result import CrawlResult
+from crawler_lifecycle.model.crawl_results import CrawlResult
 from crawler_lifecycle.model.deployment import Crawler
 from crawler_lifecycle.model.records import RunRecord
 from crawler_lifecycle.model.requests import AcceptedRequest, RunRequest
 from crawler_lifecycle.model.states import RunStatus, TaskStatus
-from crawler_lifecycle.runs.ports.runs import NewRun
+from crawler_lifecycle.runs.ports import NewRun
 from tests.apis import Api, served
 from tests.browser.chromium import Page, chromium
 from tests.browser.pages import IS_LIVE

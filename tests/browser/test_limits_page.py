@@ -22,7 +22,7 @@ from crawler_lifecycle.model.records import RunRecord
 from crawler_lifecycle.model.requests import RunRequest
 from crawler_lifecycle.model.states import RunStatus, TaskStatus
 from crawler_lifecycle.model.task_changes import TaskChange
-from crawler_lifecycle.runs.ports.runs import NewRun, SupervisorExecution
+from crawler_lifecycle.runs.ports import NewRun, SupervisorExecution
 from tests.apis import Api, served
 from tests.browser.chromium import Page, chromium
 from tests.browser.pages import IS_LIVE

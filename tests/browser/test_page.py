@@ -17,7 +17,7 @@ from crawler_lifecycle.model.deployment import Crawler
 from crawler_lifecycle.model.notices import NoticeKind
 from crawler_lifecycle.model.requests import RunRequest
 from crawler_lifecycle.model.states import ExportState, RunStatus
-from crawler_lifecycle.runs.ports.runs import NewRun
+from crawler_lifecycle.runs.ports import NewRun
 from tests.browser.chromium import Page
 from tests.browser.pages import DIALOG, IS_LIVE, fill, finish, of_a_stack, show, unattended, until_said, until_started
 from tests.databases import ref_to

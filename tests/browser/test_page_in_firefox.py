@@ -7,7 +7,7 @@ import pytest_asyncio
 
 from crawler_lifecycle.clusters.ports import LogChunk
 from crawler_lifecycle.http.tokens import Scope
-from crawler_lifecycle.model.crawl_result import CrawlResult
+from crawler_lifecycle.model.crawl_results import CrawlResult
 from crawler_lifecycle.model.states import TaskStatus
 from crawler_lifecycle.runs.commands.reading import RunReader
 from tests.browser.firefox import Page, firefox, program

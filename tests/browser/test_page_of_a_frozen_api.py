@@ -20,8 +20,8 @@ from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.http.tokens import Scope, Tokens
 from crawler_lifecycle.model.deployment import Crawler
 from crawler_lifecycle.model.requests import RunRequest
-from crawler_lifecycle.runs.ports.runs import NewRun
-from crawler_lifecycle.stack.addresses import free_ports
+from crawler_lifecycle.runs.ports import NewRun
+from crawler_lifecycle.stack.plan import free_ports
 from tests.browser.chromium import Page, chromium
 from tests.browser.pages import IS_LIVE
 from tests.browser.shelf import MARKS

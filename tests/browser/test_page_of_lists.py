@@ -12,7 +12,7 @@ from sqlalchemy import update
 from crawler_lifecycle.assembly.store import SqlStore
 from crawler_lifecycle.database.schema import histories
 from crawler_lifecycle.flows import Workflow, crawl
-from crawler_lifecycle.model.crawl_result import CrawlResult
+from crawler_lifecycle.model.crawl_results import CrawlResult
 from crawler_lifecycle.model.manager_items import Verdict
 from crawler_lifecycle.model.records import RunRecord
 from crawler_lifecycle.model.requests import KeptRequest

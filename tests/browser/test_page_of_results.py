@@ -3,7 +3,7 @@
 import pytest
 
 from crawler_lifecycle.assembly.store import SqlStore
-from crawler_lifecycle.model.crawl_result import CrawlResult
+from crawler_lifecycle.model.crawl_results import CrawlResult
 from crawler_lifecycle.model.records import RunRecord
 from crawler_lifecycle.model.states import RunStatus, TaskStatus
 from tests.browser.chromium import Page

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 from botocore.exceptions import BotoCoreError
 
-from crawler_lifecycle.stack.addresses import free_ports
+from crawler_lifecycle.stack.plan import free_ports
 from tests.proxy import Proxy, proxy_to
 from tests.receivers import Receiver, serving
 from tests.stores import BUCKET, CREDENTIALS, KEY, REGION, SECRET, SOURCE, Bus, S3Store, moto_server

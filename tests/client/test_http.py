@@ -17,10 +17,9 @@ from crawler_lifecycle.flows.model.requests import HoldFlow, PushFlow
 from crawler_lifecycle.http.tokens import Scope
 from crawler_lifecycle.model.audits import AuditRequest
 from crawler_lifecycle.model.limits import LimitChange, PauseRequest, ScopeName
-from crawler_lifecycle.model.records import RunDetails, RunSummary
+from crawler_lifecycle.model.records import RunDetails, RunSummary, TaskOrder
 from crawler_lifecycle.model.requests import RunRequest
 from crawler_lifecycle.model.states import RunStatus
-from crawler_lifecycle.model.task_order import TaskOrder
 from crawler_lifecycle.settings.processes import RemoteSettings
 from crawler_lifecycle.transport.streams import parsed
 from tests import apis

@@ -39,7 +39,7 @@ from crawler_lifecycle.model.deployment import Crawler
 from crawler_lifecycle.model.flow_states import EndKind, MemberKind
 from crawler_lifecycle.model.records import RunRecord
 from crawler_lifecycle.model.states import RunStatus
-from crawler_lifecycle.runs.ports.runs import NewRun, SupervisorExecution
+from crawler_lifecycle.runs.ports import NewRun, SupervisorExecution
 from tests.databases import ref_to
 from tests.unit.flows.work import plain
 

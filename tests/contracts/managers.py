@@ -17,7 +17,7 @@ from crawler_lifecycle.model.manager_items import Item, Job, Origin, Verdict, Wa
 from crawler_lifecycle.model.records import RunRecord
 from crawler_lifecycle.model.requests import RunParameters
 from crawler_lifecycle.model.states import RunStatus
-from crawler_lifecycle.runs.ports.runs import NewRun, SupervisorExecution
+from crawler_lifecycle.runs.ports import NewRun, SupervisorExecution
 from tests.contracts.flows import BOOKS, Flow
 
 MANAGER = 0  # number of the flow's only member

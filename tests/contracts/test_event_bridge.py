@@ -7,7 +7,7 @@ import pytest
 
 from crawler_lifecycle.delivery.aws.events import EventBridge
 from crawler_lifecycle.errors import NotReady, Refused, TemporaryError
-from crawler_lifecycle.model.flow_announcements import FlowEvent
+from crawler_lifecycle.model.flow_states import FlowEvent
 from crawler_lifecycle.model.notices import ExportEvent
 from crawler_lifecycle.model.states import ExportKind
 from crawler_lifecycle.settings.outside import ExportSettings

@@ -20,7 +20,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from crawler_lifecycle.delivery.adapters.zip_parts import RULE, archived_name
+from crawler_lifecycle.delivery.adapters.zip_writer import RULE, archived_name
 from crawler_lifecycle.errors import BadInput, NotFound, Refused, TemporaryError
 from tests.stores import ENDED_AT, FolderStore, Store
 

@@ -15,7 +15,7 @@ from crawler_lifecycle.flows.model.definition import Need
 from crawler_lifecycle.flows.model.requests import PushFlow
 from crawler_lifecycle.flows.rules.ends import AttemptEnd
 from crawler_lifecycle.flows.rules.words import ARCHIVE, START_REFUSED
-from crawler_lifecycle.model.crawl_result import CrawlResult
+from crawler_lifecycle.model.crawl_results import CrawlResult
 from crawler_lifecycle.model.flow_retrying import RetryPolicy, RetryRule
 from crawler_lifecycle.model.flow_states import MemberState
 from crawler_lifecycle.model.requests import FlowLink, RunRequest

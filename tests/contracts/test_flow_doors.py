@@ -19,9 +19,9 @@ from crawler_lifecycle.flows.model.values import decode
 from crawler_lifecycle.flows.rules.merging import new_ledger, push
 from crawler_lifecycle.flows.rules.pruning import Age, Rule
 from crawler_lifecycle.model.flow_states import FlowIntent, FlowState, MemberState
-from crawler_lifecycle.model.run_filter import RunFilter
+from crawler_lifecycle.model.records import RunFilter
 from crawler_lifecycle.model.states import RunStatus
-from crawler_lifecycle.runs.ports.runs import SupervisorExecution
+from crawler_lifecycle.runs.ports import SupervisorExecution
 from tests.contracts.flows import FAILED, Flow, paths, pushed, rows_of
 from tests.contracts.wide_flow import wide
 from tests.unit.flows.work import SlowWorker, graft_function, item_and_context, plain, with_context

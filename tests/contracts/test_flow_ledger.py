@@ -13,7 +13,7 @@ from crawler_lifecycle.flows.rules.plan import MemberChange
 from crawler_lifecycle.flows.rules.states import started
 from crawler_lifecycle.model.flow_states import FlowState, MemberState
 from crawler_lifecycle.model.states import RunStatus
-from crawler_lifecycle.runs.ports.runs import SupervisorExecution
+from crawler_lifecycle.runs.ports import SupervisorExecution
 from tests.contracts.flows import FAILED, Flow, paths, pushed, rows_of
 from tests.unit.flows.work import item_and_context, plain, with_context
 

@@ -24,7 +24,7 @@ from crawler_lifecycle.flows.rules.rows import MemberRow
 from crawler_lifecycle.flows.rules.words import START_REFUSED
 from crawler_lifecycle.model.flow_states import MemberKind, MemberState
 from crawler_lifecycle.model.states import RunStatus
-from crawler_lifecycle.runs.ports.runs import SupervisorExecution
+from crawler_lifecycle.runs.ports import SupervisorExecution
 from tests.contracts.contention import Act, contended_pairs
 from tests.contracts.flows import COMPLETED, FAILED, MINUTE, Flow, pushed, rows_of
 from tests.crash.ports import between, methods_of

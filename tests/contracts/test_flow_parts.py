@@ -12,7 +12,7 @@ from crawler_lifecycle.flows.ports.records import Part
 from crawler_lifecycle.flows.rules.summary import status, status_of
 from crawler_lifecycle.model.flow_states import MemberState
 from crawler_lifecycle.model.states import RunStatus
-from crawler_lifecycle.runs.ports.runs import SupervisorExecution
+from crawler_lifecycle.runs.ports import SupervisorExecution
 from tests.contracts.flows import CANCELLED, FAILED, Flow, pushed
 from tests.unit.flows.work import plain
 

@@ -14,8 +14,7 @@ from crawler_lifecycle.flows.rules import words
 from crawler_lifecycle.flows.store import results as flow_results
 from crawler_lifecycle.model.flow_states import FlowState, MemberState
 from crawler_lifecycle.model.manager_items import Item, Verdict
-from crawler_lifecycle.model.records import FlowPlace
-from crawler_lifecycle.model.run_filter import RunFilter
+from crawler_lifecycle.model.records import FlowPlace, RunFilter
 from crawler_lifecycle.model.states import RunStatus
 from tests.contracts.flows import CANCELLED, FAILED, Flow, pushed
 from tests.contracts.managers import managed, over

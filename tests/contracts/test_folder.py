@@ -14,9 +14,9 @@ from uuid import uuid4
 import pytest
 
 from crawler_lifecycle.delivery.adapters.folder import FolderExporter
-from crawler_lifecycle.delivery.adapters.notices import FilePusher
+from crawler_lifecycle.delivery.adapters.json_lines import FilePusher
 from crawler_lifecycle.errors import NotReady, TemporaryError
-from crawler_lifecycle.model.flow_announcements import FlowNotice
+from crawler_lifecycle.model.flow_states import FlowNotice
 from crawler_lifecycle.model.notices import ExportEvent, Notice
 from tests.messages import a_flow_notice, a_notice, an_event
 from tests.stores import ENDED_AT

@@ -24,8 +24,8 @@ from crawler_lifecycle.clusters.kubernetes.http.answers import ApiFailed
 from crawler_lifecycle.clusters.kubernetes.http.decoding import PODS
 from crawler_lifecycle.clusters.kubernetes.logs import evidence, store
 from crawler_lifecycle.clusters.kubernetes.logs.evidence import Collecting
+from crawler_lifecycle.clusters.kubernetes.logs.files import SHORTEST_MIRRORED, Mirrors
 from crawler_lifecycle.clusters.kubernetes.logs.follower import Listening
-from crawler_lifecycle.clusters.kubernetes.logs.mirrors import SHORTEST_MIRRORED, Mirrors
 from crawler_lifecycle.clusters.kubernetes.logs.store import Logs
 from crawler_lifecycle.clusters.kubernetes.observe.failure import DELETION_EXIT_CODES
 from crawler_lifecycle.clusters.kubernetes.observe.jobs import Jobs

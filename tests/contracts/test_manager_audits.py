@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy import delete, update
 
-from crawler_lifecycle.audits.ports.manager_audits import DoubtfulAttempt
+from crawler_lifecycle.audits.ports import DoubtfulAttempt
 from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.database.flow_schema import flow_attempts
 from crawler_lifecycle.database.manager_schema import manager_attempts

@@ -24,7 +24,7 @@ from crawler_lifecycle.managers.ports import ManagerLedger
 from crawler_lifecycle.model.manager_items import ItemState, Job, JobFilter, JobState, Problem, Verdict
 from crawler_lifecycle.model.requests import RunParameters
 from crawler_lifecycle.model.states import RunStatus
-from crawler_lifecycle.runs.ports.runs import SupervisorExecution
+from crawler_lifecycle.runs.ports import SupervisorExecution
 from tests.contracts.managers import Managed, added, managed, numbers, pushed_manager
 from tests.contracts.statements import counted
 from tests.crash.ports import methods_of

@@ -24,10 +24,10 @@ from crawler_lifecycle.flows.model.turns import (
 from crawler_lifecycle.flows.rules.ends import Refusal
 from crawler_lifecycle.managers.ports import ManagerRef
 from crawler_lifecycle.model.manager_items import Item, ItemState, JobFilter, JobState, Problem, Verdict
+from crawler_lifecycle.model.records import RunFilter
 from crawler_lifecycle.model.requests import RunRequest
-from crawler_lifecycle.model.run_filter import RunFilter
 from crawler_lifecycle.model.states import RunStatus
-from crawler_lifecycle.runs.ports.runs import NewRun
+from crawler_lifecycle.runs.ports import NewRun
 from tests.contracts.flows import BOOKS, CANCELLED
 from tests.contracts.managers import MANAGER, Managed, added, item, managed, numbers, reopened
 from tests.contracts.statements import counted

@@ -18,7 +18,7 @@ from crawler_lifecycle.managers.ports import ManagerStart
 from crawler_lifecycle.model.flow_states import EndKind, MemberState
 from crawler_lifecycle.model.manager_items import Job, JobState, Problem, Verdict
 from crawler_lifecycle.model.states import RunStatus
-from crawler_lifecycle.runs.ports.runs import SupervisorExecution
+from crawler_lifecycle.runs.ports import SupervisorExecution
 from tests.contracts.contention import Act, contended_pairs
 from tests.contracts.managers import added, item, managed
 

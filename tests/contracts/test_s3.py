@@ -19,10 +19,9 @@ from uuid import uuid4
 import pytest
 from botocore import endpoint
 
-from crawler_lifecycle.delivery.aws import upload as uploading
-from crawler_lifecycle.delivery.aws.archives import S3Archiver
-from crawler_lifecycle.delivery.aws.upload import LARGEST, MOST_PARTS, Upload, part_size
-from crawler_lifecycle.delivery.ports.outside import Archive
+from crawler_lifecycle.delivery.aws import archives
+from crawler_lifecycle.delivery.aws.archives import LARGEST, MOST_PARTS, S3Archiver, Upload, part_size
+from crawler_lifecycle.delivery.ports import Archive
 from crawler_lifecycle.errors import NotReady, TemporaryError
 from tests.proxy import Proxy, proxy_to
 from tests.stores import BUCKET, ENDED_AT, SMALLEST_PART, S3Store
@@ -56,7 +55,7 @@ def proxy(s3: S3Store) -> Iterator[Proxy]:
 @pytest.fixture
 def later(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if the next try came when the one before has been missed."""
-    monkeypatch.setattr(uploading, "APART", timedelta())
+    monkeypatch.setattr(archives, "APART", timedelta())
 
 
 def silent(files: int, bytes_done: int) -> None:
@@ -214,14 +213,14 @@ def test_a_lost_answer_to_the_first_request_leaves_no_upload(
     proxy.lose_answer(rb"POST [^ ]+\?uploads")
     archive = behind(proxy, s3, files).archive(RUN, 1, ENDED_AT, silent)
     assert proxy.dropped == 1
-    assert pauses == [(uploading.APART + timedelta(seconds=1)).total_seconds()]
+    assert pauses == [(archives.APART + timedelta(seconds=1)).total_seconds()]
     assert_whole(s3, archive)
 
 
 def test_who_waits_for_the_server_says_so(
     s3: S3Store, proxy: Proxy, files: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(uploading, "BEAT", 0.05)
+    monkeypatch.setattr(archives, "BEAT", 0.05)
     held, repeated = threading.Event(), threading.Event()
     seen: list[tuple[int, int]] = []
 
@@ -249,7 +248,7 @@ def test_who_is_cancelled_while_it_waits_leaves_nothing(
     s3: S3Store, proxy: Proxy, files: Path, monkeypatch: pytest.MonkeyPatch, cancelled_at: int
 ) -> None:
     """Also while the upload is only being begun."""
-    monkeypatch.setattr(uploading, "BEAT", 0.05)
+    monkeypatch.setattr(archives, "BEAT", 0.05)
     seen: list[int] = []
 
     def progress(files: int, bytes_done: int) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 import httpx
 import pytest
 
-from crawler_lifecycle.clusters.processes import placing
-from crawler_lifecycle.clusters.processes.scheduler import LARGEST_BODY, ServiceTokens, make_app, openapi_document
+from crawler_lifecycle.clusters import processes
+from crawler_lifecycle.clusters.processes import LARGEST_BODY, ServiceTokens, make_app, openapi_document
 from crawler_lifecycle.errors import NotReady, TemporaryError
 from crawler_lifecycle.model.deployment import DeploymentRequest, Problem
 from crawler_lifecycle.settings.configuration import load
@@ -266,7 +266,7 @@ def test_waiting_jobs_are_placed_again_and_again(http: httpx.Client, cluster: Sm
 def test_placing_that_fails_makes_the_service_not_ready(
     cluster: SmallCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trouble: Exception
 ) -> None:
-    monkeypatch.setattr(placing, "INTERVAL_SECONDS", 0.01)
+    monkeypatch.setattr(processes, "INTERVAL_SECONDS", 0.01)
     cluster.placing_trouble = trouble
     with served(cluster, a_catalogue(tmp_path)) as url, httpx.Client(base_url=url, trust_env=False) as http:
         assert cluster.placed.wait(20)

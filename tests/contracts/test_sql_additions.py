@@ -12,7 +12,7 @@ from crawler_lifecycle.model.records import RunRecord
 from crawler_lifecycle.model.requests import StopRequest
 from crawler_lifecycle.model.states import RunStatus, TaskStatus
 from crawler_lifecycle.model.task_changes import TaskChange
-from crawler_lifecycle.runs.ports.runs import Addition
+from crawler_lifecycle.runs.ports import Addition
 from tests.databases import MakeRun, ref_to
 
 

@@ -14,7 +14,7 @@ from crawler_lifecycle.assembly.store import SqlStore
 from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.database.schema import task_histories
 from crawler_lifecycle.errors import NotFound
-from crawler_lifecycle.limits.rules.rooms import Hold
+from crawler_lifecycle.limits.rules import Hold
 from crawler_lifecycle.model.deployment import Deployment
 from crawler_lifecycle.model.limits import INSTALLATION, LimitRecord
 from crawler_lifecycle.model.records import Place, RunOverview, RunRecord
@@ -22,7 +22,7 @@ from crawler_lifecycle.model.requests import StopRequest
 from crawler_lifecycle.model.run_plan import RunRef
 from crawler_lifecycle.model.states import IN_CLUSTER, RunStatus, TaskStatus
 from crawler_lifecycle.model.task_changes import TaskChange
-from crawler_lifecycle.runs.ports.runs import Claim, SupervisorExecution
+from crawler_lifecycle.runs.ports import Claim, SupervisorExecution
 from tests.databases import MakeRun, give_away, ref_to
 
 MINUTE, EXPIRED, LONG_EXPIRED = timedelta(minutes=1), timedelta(seconds=-1), timedelta(seconds=-61)

@@ -24,7 +24,7 @@ from crawler_lifecycle.model.retries import FailureKind, NextAttempt
 from crawler_lifecycle.model.run_plan import RunRef
 from crawler_lifecycle.model.states import IN_CLUSTER, OVER, Intent, RunStatus, TaskStatus
 from crawler_lifecycle.model.task_changes import TaskChange
-from crawler_lifecycle.runs.ports.runs import Addition, Claim, SupervisorExecution
+from crawler_lifecycle.runs.ports import Addition, Claim, SupervisorExecution
 from tests.databases import MakeRun
 
 MINUTE, EXPIRED, LONG_EXPIRED = timedelta(minutes=1), timedelta(seconds=-1), timedelta(seconds=-61)

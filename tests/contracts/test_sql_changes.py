@@ -11,12 +11,11 @@ from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.database.schema import histories, task_histories
 from crawler_lifecycle.model.deployment import Deployment
 from crawler_lifecycle.model.notices import ExportEvent
-from crawler_lifecycle.model.records import RunRecord
+from crawler_lifecycle.model.records import RunRecord, TaskOrder
 from crawler_lifecycle.model.requests import StopRequest
 from crawler_lifecycle.model.states import ExportKind, RunStatus, StopPhase, TaskStatus
 from crawler_lifecycle.model.task_changes import TaskChange, TaskEvidence
-from crawler_lifecycle.model.task_order import TaskOrder
-from crawler_lifecycle.runs.ports.runs import Claim, SupervisorExecution
+from crawler_lifecycle.runs.ports import Claim, SupervisorExecution
 from tests.databases import MakeRun, ref_to
 
 MINUTE, MICROSECOND = timedelta(minutes=1), timedelta(microseconds=1)

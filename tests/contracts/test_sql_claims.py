@@ -18,7 +18,7 @@ from crawler_lifecycle.model.records import RunRecord, TaskRecord
 from crawler_lifecycle.model.requests import StopRequest
 from crawler_lifecycle.model.states import Intent, TaskStatus
 from crawler_lifecycle.model.task_changes import TaskChange
-from crawler_lifecycle.runs.ports.runs import Claim, Claims, SupervisorExecution
+from crawler_lifecycle.runs.ports import Claim, Claims, SupervisorExecution
 from tests.databases import MakeRun, give_away, ref_to
 
 MINUTE = timedelta(minutes=1)

@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 
 from crawler_lifecycle.assembly.store import SqlStore
-from crawler_lifecycle.audits.ports.findings import Findings
+from crawler_lifecycle.audits.ports import Findings
 from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.model.audits import (
     AuditPart,
@@ -21,7 +21,7 @@ from crawler_lifecycle.model.audits import (
     PartReport,
 )
 from crawler_lifecycle.runs.store.reading import findings_of
-from crawler_lifecycle.schedules.model.schedules import ScheduleCommand
+from crawler_lifecycle.schedules.model import ScheduleCommand
 
 KINDS = AuditPart.RUNS.kinds
 LOST = Finding(kind=FindingKind.UNSUPERVISED, subject="run-1", run_uid="run-1", run_id=7, message="lost")

@@ -10,18 +10,16 @@ from sqlalchemy import Connection, select
 from crawler_lifecycle.assembly.store import SqlStore
 from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.database.schema import histories
-from crawler_lifecycle.limits.rules.open_runs import total_use
-from crawler_lifecycle.limits.rules.planning import AdmissionPlan, obstacle_in_turn, plan
+from crawler_lifecycle.limits.rules import AdmissionPlan, obstacle_in_turn, plan, total_use
 from crawler_lifecycle.limits.store.admission import MOST_TASKS, Situation, limits_on_record, situation
-from crawler_lifecycle.limits.store.front import runs_of_a_pass
-from crawler_lifecycle.limits.store.holds import obstacle_for
+from crawler_lifecycle.limits.store.holds import obstacle_for, runs_of_a_pass
 from crawler_lifecycle.model.deployment import Crawler, Deployment
 from crawler_lifecycle.model.limits import INSTALLATION
 from crawler_lifecycle.model.records import RunRecord
 from crawler_lifecycle.model.run_plan import RunRef
 from crawler_lifecycle.model.states import RunStatus, TaskStatus
 from crawler_lifecycle.model.task_changes import TaskChange
-from crawler_lifecycle.runs.ports.runs import Claim
+from crawler_lifecycle.runs.ports import Claim
 from tests.databases import MakeRun, ref_to
 
 MINUTE = timedelta(minutes=1)

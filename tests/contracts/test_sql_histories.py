@@ -16,7 +16,7 @@ from crawler_lifecycle.model.requests import RunRequest, StopRequest
 from crawler_lifecycle.model.run_plan import RunRef
 from crawler_lifecycle.model.states import ExportState, Intent, RunStatus, TaskStatus
 from crawler_lifecycle.model.task_changes import TaskChange
-from crawler_lifecycle.runs.ports.runs import NewRun
+from crawler_lifecycle.runs.ports import NewRun
 from tests.databases import MakeRun, in_substance, ref_to
 
 TIMES = st.datetimes(datetime.fromisoformat("1971-01-01"), timezones=st.just(UTC))

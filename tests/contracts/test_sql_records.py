@@ -10,11 +10,10 @@ from crawler_lifecycle.assembly.store import SqlStore
 from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.database.schema import task_histories
 from crawler_lifecycle.errors import NotFound
-from crawler_lifecycle.model.crawl_result import CrawlResult
+from crawler_lifecycle.model.crawl_results import CrawlResult
 from crawler_lifecycle.model.deployment import Crawler
-from crawler_lifecycle.model.records import RunSummary
+from crawler_lifecycle.model.records import RunFilter, RunSummary
 from crawler_lifecycle.model.requests import StopRequest
-from crawler_lifecycle.model.run_filter import RunFilter
 from crawler_lifecycle.model.states import ListedStatus, RunStatus, TaskStatus, Trigger
 from tests.crawl_results import end_tasks
 from tests.databases import MakeRun, ref_to

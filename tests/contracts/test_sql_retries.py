@@ -16,7 +16,7 @@ from crawler_lifecycle.model.retries import FailureKind, NextAttempt
 from crawler_lifecycle.model.run_plan import RunRef
 from crawler_lifecycle.model.states import RunStatus, TaskStatus
 from crawler_lifecycle.model.task_changes import TaskChange, TaskEvidence
-from crawler_lifecycle.runs.ports.runs import Runs, SupervisorExecution, Tasks
+from crawler_lifecycle.runs.ports import Runs, SupervisorExecution, Tasks
 from tests.contracts.statements import counted
 from tests.databases import MakeRun, ref_to
 

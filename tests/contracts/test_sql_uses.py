@@ -12,7 +12,7 @@ from sqlalchemy import Connection, func, insert, select
 from crawler_lifecycle.assembly.store import SqlStore
 from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.database.schema import scope_changes, scope_sums
-from crawler_lifecycle.limits.rules.open_runs import Use
+from crawler_lifecycle.limits.rules import Use
 from crawler_lifecycle.limits.store import uses
 from crawler_lifecycle.limits.store.admission import lock_admission
 from crawler_lifecycle.model.deployment import Crawler, Deployment
@@ -21,7 +21,7 @@ from crawler_lifecycle.model.records import RunRecord
 from crawler_lifecycle.model.requests import StopRequest
 from crawler_lifecycle.model.states import RunStatus, TaskStatus
 from crawler_lifecycle.model.task_changes import TaskChange
-from crawler_lifecycle.runs.ports.runs import Claim
+from crawler_lifecycle.runs.ports import Claim
 from tests.contracts.statements import counted
 from tests.databases import MakeRun, copy_run, maker_of_runs, ref_to
 

@@ -14,7 +14,7 @@ from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 
 from crawler_lifecycle.assembly.control import Control
-from crawler_lifecycle.assembly.steps import activities
+from crawler_lifecycle.assembly.plugin import activities
 from crawler_lifecycle.assembly.store import SqlStore
 from crawler_lifecycle.clusters.local.cluster import LocalCluster
 from crawler_lifecycle.database import migrate
@@ -22,7 +22,7 @@ from crawler_lifecycle.model.naming import EXPORT_WORKFLOW
 from crawler_lifecycle.model.requests import RunRequest, StopRequest
 from crawler_lifecycle.model.run_plan import ExportAgain, RunRef
 from crawler_lifecycle.model.states import RunStatus
-from crawler_lifecycle.runs.ports.runs import NewRun
+from crawler_lifecycle.runs.ports import NewRun
 from crawler_lifecycle.settings.installation import Installation
 from tests.clusters import LocalBench
 from tests.databases import ref_to

@@ -20,10 +20,9 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from crawler_lifecycle.assembly.control import Control
 from crawler_lifecycle.assembly.failing_workflows import FailingWorkflows
-from crawler_lifecycle.assembly.plugin import LifecyclePlugin
-from crawler_lifecycle.assembly.steps import activities
+from crawler_lifecycle.assembly.plugin import LifecyclePlugin, activities
 from crawler_lifecycle.assembly.store import SqlStore
-from crawler_lifecycle.audits.commands.schedule import LONGEST_AUDIT, AuditSchedule, schedule_id
+from crawler_lifecycle.audits.commands import LONGEST_AUDIT, AuditSchedule, schedule_id
 from crawler_lifecycle.clusters.local.cluster import LocalCluster
 from crawler_lifecycle.database import migrate
 from crawler_lifecycle.errors import Conflict, NotFound, NotReady, Over, PermanentError
@@ -32,7 +31,7 @@ from crawler_lifecycle.model.naming import event_id
 from crawler_lifecycle.model.notices import NoticeKind
 from crawler_lifecycle.model.requests import RunRequest, StopRequest
 from crawler_lifecycle.model.states import RunStatus
-from crawler_lifecycle.runs.ports.runs import NewRun
+from crawler_lifecycle.runs.ports import NewRun
 from crawler_lifecycle.settings.installation import Installation
 from tests.clusters import LocalBench
 from tests.databases import ref_to

@@ -38,7 +38,7 @@ from crawler_lifecycle.model.flow_states import FlowState, MemberState
 from crawler_lifecycle.model.naming import flow_workflow_id
 from crawler_lifecycle.model.requests import FlowLink, RunRequest, refusals_as_bad_input
 from crawler_lifecycle.model.states import RunStatus
-from crawler_lifecycle.schedules.model.schedules import ScheduleRequest
+from crawler_lifecycle.schedules.model import ScheduleRequest
 from crawler_lifecycle.settings.installation import Installation
 from tests.contracts.flows import Flow
 from tests.databases import copy_of

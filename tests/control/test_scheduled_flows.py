@@ -19,13 +19,7 @@ from crawler_lifecycle.flows.model.definition import ApprovalWork, FlowDefinitio
 from crawler_lifecycle.model.naming import scheduled_flow_id
 from crawler_lifecycle.model.requests import RunRequest, refusals_as_bad_input
 from crawler_lifecycle.schedules.commands.schedule_commands import ScheduleCommands
-from crawler_lifecycle.schedules.model.schedules import (
-    Occurrence,
-    OccurrenceOutcome,
-    Overlap,
-    ScheduleRequest,
-    SkipReason,
-)
+from crawler_lifecycle.schedules.model import Occurrence, OccurrenceOutcome, Overlap, ScheduleRequest, SkipReason
 from crawler_lifecycle.settings.installation import Installation
 from tests.databases import copy_of
 from tests.flow_stage import FlowStage, flow_stage

@@ -30,9 +30,9 @@ from crawler_lifecycle.model.naming import RUN_WORKFLOW
 from crawler_lifecycle.model.requests import RunRequest, parse
 from crawler_lifecycle.model.run_plan import RunRef
 from crawler_lifecycle.model.states import RunStatus, Trigger
-from crawler_lifecycle.runs.ports.runs import Claim, NewRun
+from crawler_lifecycle.runs.ports import Claim, NewRun
 from crawler_lifecycle.schedules.commands.schedule_commands import ScheduleCommands
-from crawler_lifecycle.schedules.model.schedules import (
+from crawler_lifecycle.schedules.model import (
     Occurrence,
     OccurrenceOutcome,
     Overlap,
@@ -244,7 +244,7 @@ async def test_other_rules_undo_no_pause_that_was_made_meanwhile(
     assert (changed.jitter_seconds, changed.paused, overtaken) == (9, False, 3)
     assert [(each.reason, each.until is not None) for each in changed.pauses] == [("number 1", True)]
     overtaken = 0
-    monkeypatch.setattr("crawler_lifecycle.schedules.commands.replacement.TRIES", 1)
+    monkeypatch.setattr("crawler_lifecycle.schedules.commands.schedule_commands.TRIES", 1)
     with pytest.raises(TemporaryError, match="changed by other clients"):
         await schedules.replace(yearly("overtaken", jitter_seconds=10))
     kept = await schedules.show("overtaken")

@@ -3,10 +3,9 @@
 from pathlib import Path
 from unittest.mock import Mock
 
-import crawler_lifecycle.clusters.processes.placing as placing
-import crawler_lifecycle.clusters.processes.scheduler as scheduler
+import crawler_lifecycle.clusters.processes as scheduler
 from crawler_lifecycle.assembly.parts import Parts
-from crawler_lifecycle.assembly.steps import activities
+from crawler_lifecycle.assembly.plugin import activities
 from crawler_lifecycle.flows.ports.claims import StepClaims
 from crawler_lifecycle.managers.authors.link import ManagerLink
 from crawler_lifecycle.managers.ports import ManagerLedger
@@ -32,7 +31,7 @@ NAMES = list(HOLDERS)
 CALLS = {
     "dispatcher": asked_by(Dispatcher),
     "watcher": asked_by(Watcher) | {"engine.nudge"},
-    "scheduler": asked_in([scheduler, placing], {"cluster": OF_THE_CLUSTER}),
+    "scheduler": asked_in([scheduler], {"cluster": OF_THE_CLUSTER}),
 }
 CLOSED = f"{HOST}.close.{ANSWERED}"  # the host dies, and the object with the host
 OF_HOSTS = {*(f"claims.{method}" for method in methods_of(StepClaims)), "doors.graft"}

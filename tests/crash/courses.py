@@ -12,7 +12,7 @@ from datetime import timedelta
 from temporalio.client import RPCTimeoutOrCancelledError, WorkflowExecutionStatus
 from temporalio.service import RPCError
 
-from crawler_lifecycle.delivery.adapters.zip_parts import archived_name
+from crawler_lifecycle.delivery.adapters.zip_writer import archived_name
 from crawler_lifecycle.model.limits import LEAST_TASKS
 from crawler_lifecycle.model.naming import (
     AUDIT_WORKFLOW,

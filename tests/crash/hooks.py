@@ -31,9 +31,8 @@ import workers.watcher
 from crawler_lifecycle.assembly.plugin import LifecyclePlugin
 from crawler_lifecycle.clusters.local.cluster import LocalCluster
 from crawler_lifecycle.clusters.ports import Cluster
-from crawler_lifecycle.clusters.processes.placing import PlacesJobs
-from crawler_lifecycle.clusters.processes.scheduler import make_app
-from crawler_lifecycle.delivery.ports.outside import FlowSupervisors
+from crawler_lifecycle.clusters.processes import PlacesJobs, make_app
+from crawler_lifecycle.delivery.ports import FlowSupervisors
 from crawler_lifecycle.flows.ports.claims import StepClaims
 from crawler_lifecycle.hosts.host import StepHost
 from crawler_lifecycle.hosts.managers.hosting import Managers, managers_of

@@ -28,8 +28,7 @@ from crawler_lifecycle.model.requests import RunRequest
 from crawler_lifecycle.model.states import ExportState
 from crawler_lifecycle.runs.commands.runs import Started
 from crawler_lifecycle.settings.installation import Installation
-from crawler_lifecycle.stack.addresses import Ports
-from crawler_lifecycle.stack.plan import StackPlan, make_plan, temporal_part
+from crawler_lifecycle.stack.plan import Ports, StackPlan, make_plan, temporal_part
 from tests.crash.calls import CALLS
 from tests.crash.deaths import Deaths
 from tests.crash.graph import DEATHS, NOTES

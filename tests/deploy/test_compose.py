@@ -21,8 +21,7 @@ from pymysql._auth import sha2_rsa_encrypt
 from crawler_lifecycle.database.database import parse_url
 from crawler_lifecycle.delivery.aws.archives import S3Archiver
 from crawler_lifecycle.settings import configuration
-from crawler_lifecycle.stack.addresses import free_ports
-from crawler_lifecycle.stack.plan import TEMPORAL_EAGER, TEMPORAL_LIMITS
+from crawler_lifecycle.stack.plan import TEMPORAL_EAGER, TEMPORAL_LIMITS, free_ports
 from crawler_lifecycle.temporal.connection import search_attribute_types
 from tests.deploy.dockerfile import CHECKOUT
 from tests.stores import ENDED_AT, announced

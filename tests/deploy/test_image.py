@@ -15,7 +15,7 @@ from crawler_lifecycle.cli.program import main
 from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.model.deployment import Crawler
 from crawler_lifecycle.model.requests import RunRequest
-from crawler_lifecycle.runs.ports.runs import NewRun
+from crawler_lifecycle.runs.ports import NewRun
 from tests.deploy.dockerfile import BUILD_SECONDS, STRANGER, Image
 
 pytestmark = [pytest.mark.process, pytest.mark.system, pytest.mark.timeout(BUILD_SECONDS)]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
-from crawler_lifecycle.stack.addresses import free_ports
+from crawler_lifecycle.stack.plan import free_ports
 from tests.kubernetes import general_stages, programs, rare_stages, stages
 from tests.kubernetes.certificates import Certificates
 from tests.kubernetes.program import Program

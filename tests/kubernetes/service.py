@@ -23,7 +23,7 @@ from crawler_lifecycle.model.states import IN_CLUSTER, RunStatus, TaskStatus
 from crawler_lifecycle.model.supervision import Nudge
 from crawler_lifecycle.runs.commands.runs import Started
 from crawler_lifecycle.settings.installation import Installation
-from crawler_lifecycle.stack.addresses import free_ports
+from crawler_lifecycle.stack.plan import free_ports
 from tests.embedded import CRAWLCTL
 from tests.kubernetes.bed import Bed
 from tests.kubernetes.client import until

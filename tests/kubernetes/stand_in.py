@@ -15,7 +15,7 @@ from typing import Any
 
 import httpx
 
-from crawler_lifecycle.stack.addresses import free_ports
+from crawler_lifecycle.stack.plan import free_ports
 from tests.kubernetes import fates
 from tests.kubernetes.bed import Bed
 from tests.kubernetes.client import until

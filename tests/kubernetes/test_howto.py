@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from temporalio.testing import WorkflowEnvironment
 
-from crawler_lifecycle.stack.addresses import free_ports
+from crawler_lifecycle.stack.plan import free_ports
 from tests.databases import create_database
 from tests.deploy import manifests
 from tests.deploy.manifests import KUBERNETES

@@ -14,7 +14,7 @@ from crawler_lifecycle.database.schema import histories
 from crawler_lifecycle.model.records import RunDetails
 from crawler_lifecycle.model.states import RunStatus, TaskStatus
 from crawler_lifecycle.runs.commands.runs import Started
-from crawler_lifecycle.runs.rules import saturation
+from crawler_lifecycle.runs.rules import verdict
 from crawler_lifecycle.runs.rules.limits import HELD, RELEASED
 from tests.kubernetes.faulty import Faulty
 from tests.kubernetes.harm import full_quota
@@ -78,7 +78,7 @@ async def it_is_seen_by_everybody_that_the_cluster_is_full(
     """On the run, in Temporal's lists and where the worker is measured; and no more once it is over."""
     service = faulty.service
     assert not await is_listed_as_full(real_time, run)
-    let_time_pass(service, run, saturation.PATIENCE)
+    let_time_pass(service, run, verdict.PATIENCE)
     counted = re.compile(r'^crawler_saturated_looks\{[^}]*cause="unschedulable"', re.MULTILINE)
 
     async def seen() -> bool:

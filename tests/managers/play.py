@@ -11,7 +11,7 @@ from crawler_lifecycle.flows.rules.messages import AttemptRef, ReadFlow
 from crawler_lifecycle.managers.authors.workflow_manager import BaseLoopScript
 from crawler_lifecycle.managers.ports import ManagerRef
 from crawler_lifecycle.model.flow_states import EndKind
-from crawler_lifecycle.runs.ports.runs import SupervisorExecution
+from crawler_lifecycle.runs.ports import SupervisorExecution
 from crawler_lifecycle.testing import ManagerPlay, StartedJob
 from crawler_lifecycle.testing.managed import FOR_EVER, HOST
 from tests.contracts.managers import Managed

@@ -11,7 +11,7 @@ from crawler_lifecycle.managers.authors.link import AuthorsFailure
 from crawler_lifecycle.model.deployment import Crawler
 from crawler_lifecycle.model.requests import RunRequest
 from crawler_lifecycle.model.states import RunStatus
-from crawler_lifecycle.runs.ports.runs import NewRun
+from crawler_lifecycle.runs.ports import NewRun
 from crawler_lifecycle.testing import ManagerPlay, failed, stopped
 from tests.databases import ref_to
 from tests.managers.authors import Shops

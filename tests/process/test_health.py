@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from crawler_lifecycle.database.migrate import upgrade
-from crawler_lifecycle.stack.addresses import free_ports
+from crawler_lifecycle.stack.plan import free_ports
 from tests.embedded import environment, of_worker, stack_processes, up
 
 pytestmark = [pytest.mark.process, pytest.mark.system, pytest.mark.timeout(300)]

@@ -22,7 +22,7 @@ from crawler_lifecycle.flows.model.turns import Counts
 from crawler_lifecycle.flows.rules.managers import manager_explained
 from crawler_lifecycle.managers.ports import ManagerRef
 from crawler_lifecycle.model.flow_states import FlowIntent
-from crawler_lifecycle.runs.ports.runs import NewRun
+from crawler_lifecycle.runs.ports import NewRun
 from tests.contracts.flows import BOOKS, Flow
 from tests.contracts.managers import pushed_manager
 from tests.databases import copy_of

@@ -17,7 +17,7 @@ from crawler_lifecycle.clusters.local.cluster import LocalCluster
 from crawler_lifecycle.errors import Refused, TemporaryError
 from crawler_lifecycle.http.http_process import listen
 from crawler_lifecycle.model.deployment import Crawler, DeploymentRequest
-from crawler_lifecycle.stack.addresses import free_ports
+from crawler_lifecycle.stack.plan import free_ports
 from tests.schedulers import TOKEN, a_request
 from tests.waiting import until
 

@@ -11,7 +11,7 @@ from temporalio.client import WorkflowFailureError
 from crawler_lifecycle.model.requests import RunRequest
 from crawler_lifecycle.model.run_plan import ExportAgain, ExportedEnd, ExportsOwed, RunPlan
 from crawler_lifecycle.model.states import RunStatus, Trigger
-from crawler_lifecycle.runs.model.supervision import TakenOver, TakeOver
+from crawler_lifecycle.runs.model import TakenOver, TakeOver
 from tests.plays import Play
 from tests.workflows.script import Script
 

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from crawler_lifecycle.delivery.adapters.archive import archive_writer
-from crawler_lifecycle.delivery.adapters.archive_limits import DEFAULT_LIMITS, GIB, ArchiveLimits
-from crawler_lifecycle.delivery.ports.outside import Archive
+from crawler_lifecycle.delivery.adapters.archive import DEFAULT_LIMITS, GIB, ArchiveLimits, archive_writer
+from crawler_lifecycle.delivery.ports import Archive
 from crawler_lifecycle.model.run_plan import CloseRun, ExportedEnd
 from tests.house import House
 from tests.stores import ENDED_AT

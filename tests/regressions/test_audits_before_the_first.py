@@ -7,7 +7,7 @@ import pytest
 from temporalio.testing import WorkflowEnvironment
 
 from crawler_lifecycle.assembly.control import Control
-from crawler_lifecycle.audits.commands.schedule import AuditSchedule
+from crawler_lifecycle.audits.commands import AuditSchedule
 from tests.commands import Crawlctl
 
 PERIOD = 600
@@ -41,6 +41,6 @@ async def test_no_audit_was_due(crawlctl: Crawlctl, state: Path) -> None:
 @pytest.mark.usefixtures("temporal")
 async def test_the_first_audit_is_late(crawlctl: Crawlctl, state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     await make_schedule(state)
-    monkeypatch.setattr("crawler_lifecycle.audits.commands.audits.PERIODS_UNTIL_LATE", 0)
+    monkeypatch.setattr("crawler_lifecycle.audits.commands.PERIODS_UNTIL_LATE", 0)
     late = await asyncio.to_thread(crawlctl, "audit")
     assert (late.exit_code, "no audit was complete since 20" in late.output) == (4, True), late.output

@@ -8,7 +8,7 @@ from crawler_lifecycle.model.audits import AuditPart, FindingKind
 from crawler_lifecycle.model.flow_states import FlowState, MemberState
 from crawler_lifecycle.model.records import RunRecord
 from crawler_lifecycle.model.states import RunStatus
-from crawler_lifecycle.runs.ports.runs import SupervisorExecution
+from crawler_lifecycle.runs.ports import SupervisorExecution
 from tests.activities.auditing import audit
 from tests.contracts.flows import Flow, pushed
 from tests.house import House

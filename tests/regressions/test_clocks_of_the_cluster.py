@@ -8,8 +8,7 @@ import pytest
 from temporalio.runtime import MetricBuffer, Runtime, TelemetryConfig
 from temporalio.testing import ActivityEnvironment
 
-from crawler_lifecycle.clusters.kubernetes.http.api import KubernetesApi
-from crawler_lifecycle.clusters.kubernetes.http.server_clock import ServerClock
+from crawler_lifecycle.clusters.kubernetes.http.api import KubernetesApi, ServerClock
 from crawler_lifecycle.clusters.kubernetes.observe.looking import Observer
 from crawler_lifecycle.model.looks import JobLook
 from crawler_lifecycle.runs.activities.metrics import measure_clocks
@@ -80,7 +79,7 @@ def test_of_several_api_servers_the_slowest_clock_counts() -> None:
 def test_a_clock_that_was_slow_counts_until_nobody_has_shown_it_for_a_period(monkeypatch: pytest.MonkeyPatch) -> None:
     """An API server whose clock was set right, or that is gone, must not make every age too small for good."""
     clock, now = ServerClock(), [5000.0]
-    monkeypatch.setattr("crawler_lifecycle.clusters.kubernetes.http.server_clock.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("crawler_lifecycle.clusters.kubernetes.http.api.time.monotonic", lambda: now[0])
     began_at = datetime.now(UTC)
     clock.set(as_header(began_at - HOUR))
     ages = []

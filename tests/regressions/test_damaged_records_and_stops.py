@@ -17,7 +17,7 @@ from crawler_lifecycle.model.requests import StopRequest
 from crawler_lifecycle.model.run_plan import RunInput, RunPlan
 from crawler_lifecycle.model.states import ALIVE, TaskStatus
 from crawler_lifecycle.model.task_changes import LookAt, StatusWrite
-from crawler_lifecycle.runs.model.stopping import LogCancellation, StopTasks
+from crawler_lifecycle.runs.model import LogCancellation, StopTasks
 from tests.clusters import LocalBench
 from tests.house import House
 from tests.waiting import until

@@ -16,7 +16,7 @@ from crawler_lifecycle.assembly.process import needs_of
 from crawler_lifecycle.base.background import in_background
 from crawler_lifecycle.base.disk import check_room
 from crawler_lifecycle.errors import NotReady, TemporaryError
-from crawler_lifecycle.http.disk import DiskWatch
+from crawler_lifecycle.http.health import DiskWatch
 from crawler_lifecycle.http.health import served as health_served
 from crawler_lifecycle.settings.installation import Installation
 from crawler_lifecycle.settings.processes import HealthSettings
@@ -63,7 +63,7 @@ async def test_a_process_tells_once_that_it_cannot_write_and_once_that_it_can(
 ) -> None:
     watch = DiskWatch([small], pause=0.01)
     watching = asyncio.create_task(watch.run())
-    with caplog.at_level(logging.INFO, "crawler_lifecycle.http.disk"):
+    with caplog.at_level(logging.INFO, "crawler_lifecycle.http.health"):
         for left, said in ((0, "nothing can be written"), (66 << 20, "can be written to again")):
             fill(small, left)
             async with asyncio.timeout(20):
@@ -137,7 +137,7 @@ async def test_a_watch_outlives_a_folder_that_cannot_be_read(tmp_path: Path, cap
     """The watch ended without a word, and told of no full disk any more. (M5)"""
     folders = [NO_NAME]
     watch = DiskWatch(folders, pause=0.01)
-    with caplog.at_level(logging.INFO, "crawler_lifecycle.http.disk"):
+    with caplog.at_level(logging.INFO, "crawler_lifecycle.http.health"):
         async with in_background(watch.run()), asyncio.timeout(20):
             while not watch.has_problem:
                 await asyncio.sleep(0.01)

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from crawler_lifecycle.errors import TemporaryError
-from crawler_lifecycle.http.limits import VALID_SECONDS, Readiness
+from crawler_lifecycle.http.state import VALID_SECONDS, Readiness
 
 
 async def test_what_it_needs_is_asked_once_a_second_however_many_want_to_know() -> None:

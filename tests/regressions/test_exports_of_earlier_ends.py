@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 
 from crawler_lifecycle.assembly.store import SqlStore
-from crawler_lifecycle.audits.rules.handovers import next_replay
+from crawler_lifecycle.audits.rules.flows import next_replay
 from crawler_lifecycle.database.schema import metadata
 from crawler_lifecycle.errors import TemporaryError
 from crawler_lifecycle.model.audits import AuditPart, AuditRef, AuditStep, FindingKind
@@ -19,8 +19,7 @@ from crawler_lifecycle.model.requests import StopRequest
 from crawler_lifecycle.model.run_plan import CloseRun, ExportedEnd, ExportsOwed, RunPlan
 from crawler_lifecycle.model.states import ExportKind, ExportState, RunStatus
 from crawler_lifecycle.model.supervision import AuditPatience
-from crawler_lifecycle.runs.model.stopping import LogCancellation
-from crawler_lifecycle.runs.model.supervision import TakeOver
+from crawler_lifecycle.runs.model import LogCancellation, TakeOver
 from tests.house import House
 
 HOUR = timedelta(hours=1)

@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from crawler_lifecycle.clusters.adapters.catalogue import Catalogue
-from crawler_lifecycle.stack import catalogues
+from crawler_lifecycle.stack import plan
 
 
 def test_a_stack_without_a_catalogue_has_the_examples(tmp_path: Path) -> None:
-    path = catalogues.catalogue_in(tmp_path)
+    path = plan.catalogue_in(tmp_path)
     assert "bookshop" in Catalogue.load(path).names()
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_stack_outside_of_a_checkout_has_a_catalogue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(catalogues, "DEFAULT", tmp_path / "missing.toml")
-    assert Catalogue.load(catalogues.catalogue_in(tmp_path)).names() == ["placeholder"]
+    monkeypatch.setattr(plan, "DEFAULT", tmp_path / "missing.toml")
+    assert Catalogue.load(plan.catalogue_in(tmp_path)).names() == ["placeholder"]

@@ -16,9 +16,8 @@ from crawler_lifecycle.model.records import RunRecord, TaskRecord
 from crawler_lifecycle.model.requests import StopRequest
 from crawler_lifecycle.model.run_plan import RunInput, RunPlan
 from crawler_lifecycle.model.states import TaskStatus
-from crawler_lifecycle.runs.model.deployment import DeploymentOutcome
-from crawler_lifecycle.runs.model.supervision import HoldLimits
-from crawler_lifecycle.runs.ports.runs import Claim
+from crawler_lifecycle.runs.model import DeploymentOutcome, HoldLimits
+from crawler_lifecycle.runs.ports import Claim
 from crawler_lifecycle.runs.processes.dispatcher import Dispatcher
 from tests.house import House
 

@@ -7,8 +7,8 @@ from crawler_lifecycle.model.looks import JobKey, JobLook, JobPhase, Look, TaskR
 from crawler_lifecycle.model.run_plan import RunInput, RunPlan
 from crawler_lifecycle.model.states import Intent, TaskStatus
 from crawler_lifecycle.model.task_changes import LookAt
-from crawler_lifecycle.runs.model.stopping import StopTasks
-from crawler_lifecycle.runs.rules.lingering import lingering
+from crawler_lifecycle.runs.model import StopTasks
+from crawler_lifecycle.runs.rules.verdict import lingering
 from tests.house import House
 from tests.services.stop_rounds import stop, stop_round
 from tests.waiting import until

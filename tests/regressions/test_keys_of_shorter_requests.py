@@ -13,7 +13,7 @@ from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.model.deployment import Crawler
 from crawler_lifecycle.model.requests import AcceptedRequest
 from crawler_lifecycle.runs.commands.runs import workflow_id_of
-from crawler_lifecycle.runs.ports.runs import NewRun
+from crawler_lifecycle.runs.ports import NewRun
 from crawler_lifecycle.runs.rules.plan import RunLimits, planned
 from tests.apis import Api, problem
 from tests.databases import copy_of

@@ -10,9 +10,7 @@ from crawler_lifecycle.clusters.kubernetes.observe.failure import message
 from crawler_lifecycle.clusters.kubernetes.observe.looking import JobPatience, Observer
 from crawler_lifecycle.model.looks import Look, TaskRow
 from crawler_lifecycle.model.states import Intent, TaskStatus
-from crawler_lifecycle.runs.rules.lingering import overdue
-from crawler_lifecycle.runs.rules.saturation import saturation
-from crawler_lifecycle.runs.rules.verdict import verdict
+from crawler_lifecycle.runs.rules.verdict import overdue, saturation, verdict
 from tests.kube import (
     OURS,
     RUN,

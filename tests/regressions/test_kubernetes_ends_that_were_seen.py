@@ -7,7 +7,7 @@ import pytest
 from crawler_lifecycle.clusters.kubernetes.observe.looking import JobPatience, Observer
 from crawler_lifecycle.model.looks import Look, TaskRow
 from crawler_lifecycle.model.states import Intent, TaskStatus
-from crawler_lifecycle.runs.rules.lingering import lingering
+from crawler_lifecycle.runs.rules.verdict import lingering
 from tests.kube import LATER, OURS, RUN, SCHEDULED, Json, Shelf, condition, deleted, ended, job, pod, running, waiting
 from tests.rows import HALF_AN_HOUR, after, row
 

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-from crawler_lifecycle.schedules.model.schedules import Occurrence, OccurrenceOutcome
+from crawler_lifecycle.schedules.model import Occurrence, OccurrenceOutcome
 from crawler_lifecycle.schedules.rules import ScheduledStart, starts_beside
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)

@@ -8,7 +8,7 @@ from temporalio.worker import ActivityInboundInterceptor, ActivityOutboundInterc
 
 from crawler_lifecycle import logs
 from crawler_lifecycle.model.run_plan import RunInput, RunRef
-from crawler_lifecycle.runs.model.supervision import TakeOver
+from crawler_lifecycle.runs.model import TakeOver
 from crawler_lifecycle.temporal.boundary import Boundary
 
 

@@ -8,8 +8,7 @@ from collections import Counter
 import pytest
 
 from crawler_lifecycle.clusters.kubernetes.http.answers import ApiFailed
-from crawler_lifecycle.clusters.kubernetes.observe.events import MOST_LISTS
-from crawler_lifecycle.clusters.kubernetes.observe.looking import Observer
+from crawler_lifecycle.clusters.kubernetes.observe.looking import MOST_LISTS, Observer
 from crawler_lifecycle.model.looks import Look
 from tests.kube import LATER, OURS, RUN, WHEN, Json, Shelf, event, job
 

@@ -10,7 +10,7 @@ from crawler_lifecycle.base.pacing import LONGEST_LOG_PAUSE, log_pause
 from crawler_lifecycle.http.state import ApiState
 from crawler_lifecycle.http.tokens import Tokens
 from crawler_lifecycle.model.records import LogPart
-from crawler_lifecycle.runs.http import following
+from crawler_lifecycle.runs.http import streams
 from crawler_lifecycle.runs.http.runs import RunsApi
 from crawler_lifecycle.settings.processes import ApiSettings
 
@@ -34,11 +34,11 @@ async def pauses_of(reads: Sequence[tuple[str, int]], monkeypatch: pytest.Monkey
         waited.append(seconds)
         return False
 
-    monkeypatch.setattr(following, "_read", lambda *_: next(coming))
-    monkeypatch.setattr(following, "wait_for_closing", wait)
+    monkeypatch.setattr(streams, "_read", lambda *_: next(coming))
+    monkeypatch.setattr(streams, "wait_for_closing", wait)
     control: Any = None  # nothing asks it
     api = ApiState(control, ApiSettings(), Tokens(Path("none")))
-    told = [each async for each in following.Follower(api, "uid", 0, 1, 0).events()]
+    told = [each async for each in streams.Follower(api, "uid", 0, 1, 0).events()]
     assert told[-1].startswith(b"event: end")
     return waited
 

@@ -10,9 +10,9 @@ from crawler_lifecycle.errors import LifecycleError, NotFound, TemporaryError
 from crawler_lifecycle.http.state import ApiState
 from crawler_lifecycle.http.tokens import Tokens
 from crawler_lifecycle.model.records import LogPart
-from crawler_lifecycle.runs.http import following
-from crawler_lifecycle.runs.http.following import Follower, Read
+from crawler_lifecycle.runs.http import streams
 from crawler_lifecycle.runs.http.runs import RunsApi
+from crawler_lifecycle.runs.http.streams import Follower, Read
 from crawler_lifecycle.settings.processes import ApiSettings
 
 GONE, AWAY = NotFound("there is no such job"), TemporaryError("no answer")
@@ -42,8 +42,8 @@ async def told(monkeypatch: pytest.MonkeyPatch, *reads: LogPart | LifecycleError
         waited.append(seconds)
         return False
 
-    monkeypatch.setattr(following, "_read", reading(*reads))
-    monkeypatch.setattr(following, "wait_for_closing", wait)
+    monkeypatch.setattr(streams, "_read", reading(*reads))
+    monkeypatch.setattr(streams, "wait_for_closing", wait)
     control: Any = None  # nothing asks it
     api = ApiState(control, ApiSettings(), Tokens(Path("none")))
     follower = Follower(api, "uid", 0, 1, 0)
@@ -83,13 +83,13 @@ async def test_a_stream_that_begins_between_two_places_goes_on(
     control: Any = None
     api = ApiState(control, ApiSettings(), Tokens(Path("none")))
     follower = Follower(api, "uid", 0, 1, 0)
-    monkeypatch.setattr(following, "_read", reading(*reads))
-    monkeypatch.setattr(following, "_new_follower", lambda *_: follower)
+    monkeypatch.setattr(streams, "_read", reading(*reads))
+    monkeypatch.setattr(streams, "_new_follower", lambda *_: follower)
     if there:
-        assert (await following.begin(api, "7", 0, (1, 0))).first_read == (NOTHING_NEW, 0)
+        assert (await streams.begin(api, "7", 0, (1, 0))).first_read == (NOTHING_NEW, 0)
         return
     with pytest.raises(NotFound):
-        await following.begin(api, "7", 0, (1, 0))
+        await streams.begin(api, "7", 0, (1, 0))
 
 
 async def test_an_outage_is_told_once_and_asked_about_ever_more_rarely(monkeypatch: pytest.MonkeyPatch) -> None:

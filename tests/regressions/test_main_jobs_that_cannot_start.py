@@ -12,7 +12,7 @@ from crawler_lifecycle.model.looks import JobKey, JobLook, JobPhase, Look
 from crawler_lifecycle.model.requests import StopRequest
 from crawler_lifecycle.model.run_plan import CloseRun, RunInput, RunPlan
 from crawler_lifecycle.model.states import RunStatus, TaskStatus
-from crawler_lifecycle.runs.model.deployment import MainJobStatus
+from crawler_lifecycle.runs.model import MainJobStatus
 from tests.house import House
 
 HOUR = timedelta(hours=1)

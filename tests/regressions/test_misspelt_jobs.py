@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from crawler_lifecycle.assembly.store import SqlStore
-from crawler_lifecycle.base.near_names import near_name
+from crawler_lifecycle.base.names import near_name
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.flows import Sequence, Workflow, crawl, each_task, worker
 from crawler_lifecycle.flows.model.requests import PushFlow

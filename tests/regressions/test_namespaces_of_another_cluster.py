@@ -20,8 +20,8 @@ from crawler_lifecycle.errors import TemporaryError
 from crawler_lifecycle.model.deployment import Crawler, Deployment, DeploymentRequest, JobNamespace
 from crawler_lifecycle.model.looks import Look
 from crawler_lifecycle.model.reasons import CLUSTER_FORBIDS, CLUSTER_UNAVAILABLE, NAMESPACE_CHANGED
-from crawler_lifecycle.runs.activities.deploying import ClaimDeployer
-from crawler_lifecycle.runs.ports.runs import Claim, Claims
+from crawler_lifecycle.runs.activities.deployment import ClaimDeployer
+from crawler_lifecycle.runs.ports import Claim, Claims
 from tests.api_servers import Answered, ApiServer, Fault, an_access, an_api_server
 from tests.kube import NAMESPACE, OURS, RUN, UID, Json, Shelf
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 from temporalio.testing import WorkflowEnvironment
 
 from crawler_lifecycle.model.requests import RunRequest
-from crawler_lifecycle.runs.model.deployment import MainJobStatus
+from crawler_lifecycle.runs.model import MainJobStatus
 from tests.plays import Play
 from tests.workflows.script import STARTED, Script, in_turn
 

@@ -15,7 +15,7 @@ from crawler_lifecycle.assembly.store import SqlStore
 from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.model.deployment import Crawler
 from crawler_lifecycle.model.requests import RunRequest
-from crawler_lifecycle.runs.ports.runs import NewRun
+from crawler_lifecycle.runs.ports import NewRun
 from crawler_lifecycle.schedules.commands import occurrences
 from crawler_lifecycle.schedules.commands.occurrences import Occurrences
 from crawler_lifecycle.schedules.commands.translation import occurrence_id

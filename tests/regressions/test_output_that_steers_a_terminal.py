@@ -12,7 +12,7 @@ from crawler_lifecycle.clusters.ports import LogChunk
 from crawler_lifecycle.console.common import plain
 from crawler_lifecycle.model.records import RunDetails, RunRecord, RunSummary
 from crawler_lifecycle.model.states import RunStatus, TaskStatus
-from crawler_lifecycle.runs.client.runs import ApiRuns
+from crawler_lifecycle.runs.client import ApiRuns
 from crawler_lifecycle.runs.commands.reading import RunReader
 from tests.commands import Crawlctl
 

@@ -5,7 +5,7 @@ import pytest
 
 from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.managers import Breaker, RetryRule
-from crawler_lifecycle.model.crawl_result import CrawlResult
+from crawler_lifecycle.model.crawl_results import CrawlResult
 from crawler_lifecycle.model.states import RunStatus, TaskStatus
 from crawler_lifecycle.testing import ManagerPlay, failed
 from tests.contracts.managers import managed

@@ -12,8 +12,7 @@ import pytest
 
 from crawler_lifecycle.errors import NotReady
 from crawler_lifecycle.settings import stack_file
-from crawler_lifecycle.stack.addresses import Ports
-from crawler_lifecycle.stack.plan import StackPart, StackPlan
+from crawler_lifecycle.stack.plan import Ports, StackPart, StackPlan
 from crawler_lifecycle.stack.stack import Stack
 from tests.embedded import processes_of
 from tests.process.crawls import PATIENCE, end_all_of

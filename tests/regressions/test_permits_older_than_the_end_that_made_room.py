@@ -8,7 +8,7 @@ from sqlalchemy import Connection
 from crawler_lifecycle.assembly.store import SqlStore
 from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.limits.store.admission import lock_admission
-from crawler_lifecycle.runs.store import claims
+from crawler_lifecycle.runs.store import passes
 from tests.databases import MakeRun, ref_to
 
 MINUTE = timedelta(minutes=1)
@@ -25,6 +25,6 @@ def test_a_permit_has_the_time_after_the_wait(
         monkeypatch.setattr(database, "clock", lambda: ended_at)
 
     monkeypatch.setattr(database, "clock", lambda: now)
-    monkeypatch.setattr(claims, "lock_admission", wait_for_the_lock)
+    monkeypatch.setattr(passes, "lock_admission", wait_for_the_lock)
     assert store.claims.claim_main(ref_to(run), "supervisor", MINUTE)
     assert store.runs.get(run.run_id).admitted_at == ended_at

@@ -5,7 +5,7 @@ import socket
 import pytest
 
 from crawler_lifecycle.errors import NotReady
-from crawler_lifecycle.stack.addresses import Ports
+from crawler_lifecycle.stack.plan import Ports
 
 
 def test_the_command_that_takes_the_option_is_named() -> None:

@@ -13,7 +13,7 @@ from crawler_lifecycle.base.refusals import WORDS, expectation
 from crawler_lifecycle.clusters.adapters.catalogue import Catalogue
 from crawler_lifecycle.errors import NotReady
 from crawler_lifecycle.model.deployment import Mistake
-from crawler_lifecycle.schedules.model.schedules import Overlap
+from crawler_lifecycle.schedules.model import Overlap
 from crawler_lifecycle.settings import configuration
 from tests.apis import Api, problem
 from tests.commands import Crawlctl

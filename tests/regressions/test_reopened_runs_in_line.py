@@ -9,7 +9,7 @@ from crawler_lifecycle.model.run_plan import RunPlan, RunRef
 from crawler_lifecycle.model.states import RunStatus, TaskStatus
 from crawler_lifecycle.model.task_changes import CloseLook, TaskChange
 from crawler_lifecycle.runs.cli.details_lines import details_lines
-from crawler_lifecycle.runs.ports.runs import SupervisorExecution
+from crawler_lifecycle.runs.ports import SupervisorExecution
 from tests.house import House
 
 MINUTE = timedelta(minutes=1)

@@ -12,7 +12,7 @@ from crawler_lifecycle.model.audits import AuditPart, FindingKind
 from crawler_lifecycle.model.flow_states import FlowState
 from crawler_lifecycle.model.states import RunStatus
 from crawler_lifecycle.retention.store import RetentionStore
-from crawler_lifecycle.runs.ports.runs import SupervisorExecution
+from crawler_lifecycle.runs.ports import SupervisorExecution
 from tests.activities.auditing import audit, findings
 from tests.contracts.flows import pushed
 from tests.house import House

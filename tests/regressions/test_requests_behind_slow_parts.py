@@ -16,8 +16,7 @@ from crawler_lifecycle import context
 from crawler_lifecycle.base.bulkhead import Bulkhead
 from crawler_lifecycle.clusters.ports import LogChunk
 from crawler_lifecycle.http import state
-from crawler_lifecycle.model.records import RunRecord
-from crawler_lifecycle.model.run_filter import RunFilter
+from crawler_lifecycle.model.records import RunFilter, RunRecord
 from crawler_lifecycle.runs.commands.reading import RunReader
 from tests.apis import Api, problem, served
 from tests.databases import MakeRun, copy_of

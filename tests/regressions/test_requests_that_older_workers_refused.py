@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from crawler_lifecycle.model.flow_supervision import SuperviseFlow
+from crawler_lifecycle.model.flow_states import SuperviseFlow
 from crawler_lifecycle.model.requests import FlowLink, RunRequest
 from crawler_lifecycle.temporal.converter import OneInputConverter
 

@@ -2,12 +2,11 @@
 
 import pytest
 
-from crawler_lifecycle.model.crawl_result import CrawlResult
-from crawler_lifecycle.model.outcome_facts import OutcomeFacts
+from crawler_lifecycle.model.crawl_results import CrawlResult, OutcomeFacts
 from crawler_lifecycle.model.states import TaskStatus
 from crawler_lifecycle.model.task_changes import TaskChange
 from crawler_lifecycle.runs.activities import reconciliation
-from crawler_lifecycle.runs.model.stopping import StopTasks
+from crawler_lifecycle.runs.model import StopTasks
 from tests.clusters import LocalBench
 from tests.house import House
 from tests.waiting import until

@@ -12,7 +12,7 @@ from crawler_lifecycle.model.records import RunDetails
 from crawler_lifecycle.model.states import RunStatus, TaskStatus
 from crawler_lifecycle.runs.cli.details_lines import details_lines, end_lines
 from crawler_lifecycle.runs.cli.list_lines import list_lines
-from crawler_lifecycle.runs.cli.progress_lines import progress_lines
+from crawler_lifecycle.runs.cli.screen import progress_lines
 from tests.unit.shown import NOW, a_run
 
 FORCED: dict[str, Any] = {"outcome": "cancel_timeout", "reason": "stopped_forced"}

@@ -7,12 +7,12 @@ import pytest
 
 from crawler_lifecycle.assembly.store import SqlStore
 from crawler_lifecycle.database.database import Database
-from crawler_lifecycle.limits.rules.rooms import Hold
+from crawler_lifecycle.limits.rules import Hold
 from crawler_lifecycle.model.deployment import Deployment
 from crawler_lifecycle.model.records import RunRecord
 from crawler_lifecycle.model.states import RunStatus, TaskStatus
 from crawler_lifecycle.model.task_changes import TaskChange
-from crawler_lifecycle.runs.ports.runs import Claim
+from crawler_lifecycle.runs.ports import Claim
 from tests.databases import MakeRun, ref_to
 
 MINUTE = timedelta(minutes=1)

@@ -9,7 +9,7 @@ from crawler_lifecycle.flows import Workflow, crawl
 from crawler_lifecycle.flows.rules.messages import AttemptRef, CheckStarts, CrawlsStarted, StartCrawls, StartsChecked
 from crawler_lifecycle.flows.store.crawls import FlowCrawls
 from crawler_lifecycle.model.supervision import WorkflowInfo
-from crawler_lifecycle.runs.ports.runs import NewRun
+from crawler_lifecycle.runs.ports import NewRun
 from tests.contracts.flows import BOOKS, Flow, pushed
 from tests.house import House
 

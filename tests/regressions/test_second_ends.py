@@ -5,8 +5,7 @@ from datetime import UTC, datetime
 from crawler_lifecycle.model.requests import StopRequest
 from crawler_lifecycle.model.run_plan import CloseRun, ExportedEnd
 from crawler_lifecycle.model.states import ExportState
-from crawler_lifecycle.runs.model.stopping import LogCancellation
-from crawler_lifecycle.runs.model.supervision import TakeOver
+from crawler_lifecycle.runs.model import LogCancellation, TakeOver
 from tests.house import House
 
 

@@ -10,7 +10,7 @@ from temporalio.testing import WorkflowEnvironment
 
 from crawler_lifecycle.model.requests import RunRequest
 from crawler_lifecycle.model.run_plan import RunInput, RunPlan
-from crawler_lifecycle.runs.model.deployment import DeploymentOutcome, MainJobStatus, StartRun
+from crawler_lifecycle.runs.model import DeploymentOutcome, MainJobStatus, StartRun
 from tests.activity_events import begun, begun_in
 from tests.house import House
 from tests.plays import Play

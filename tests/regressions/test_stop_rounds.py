@@ -6,7 +6,7 @@ from itertools import pairwise
 from crawler_lifecycle.model.requests import RunRequest
 from crawler_lifecycle.model.run_plan import RunPlan
 from crawler_lifecycle.model.states import Intent, RunStatus, Trigger
-from crawler_lifecycle.runs.model.supervision import TakenOver, TakeOver
+from crawler_lifecycle.runs.model import TakenOver, TakeOver
 from tests.activity_events import times_of
 from tests.clusters import LocalBench
 from tests.plays import Play

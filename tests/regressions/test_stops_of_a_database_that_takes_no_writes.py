@@ -18,7 +18,7 @@ from temporalio.testing import WorkflowEnvironment
 
 from crawler_lifecycle.model.records import RunRecord
 from crawler_lifecycle.model.requests import StopRequest
-from crawler_lifecycle.runs.cli import stopping as cli_stopping
+from crawler_lifecycle.runs.cli import running
 from crawler_lifecycle.runs.commands import stops as stops_module
 from crawler_lifecycle.runs.commands.stops import Stopping
 from tests.commands import Crawlctl
@@ -216,7 +216,7 @@ async def test_a_run_that_is_over_stops_no_later_run_under_its_workflow_id(
 async def test_a_wait_for_a_locked_database_is_told(
     crawlctl: Crawlctl, run: RunRecord, state: Path, temporal: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cli_stopping, "SECONDS_UNTIL_NOTE", 0.5)
+    monkeypatch.setattr(running, "SECONDS_UNTIL_NOTE", 0.5)
     with sqlite3.connect(state / "crawler.db", isolation_level=None) as other:
         other.execute("BEGIN IMMEDIATE")
         async with supervised(run, temporal):

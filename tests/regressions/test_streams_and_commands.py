@@ -13,7 +13,7 @@ import pytest
 from crawler_lifecycle.assembly.control import Control
 from crawler_lifecycle.http.state import CHANGE_READERS, LOG_READERS, ApiState
 from crawler_lifecycle.http.tokens import Tokens
-from crawler_lifecycle.runs.http import changes, following
+from crawler_lifecycle.runs.http import streams
 from crawler_lifecycle.runs.http.runs import RunsApi
 from crawler_lifecycle.settings.installation import Installation
 from crawler_lifecycle.settings.processes import ApiSettings
@@ -31,23 +31,23 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Semaphore]:
         over.wait(100)
         raise ValueError("over")
 
-    monkeypatch.setattr(following, "_read", read)
-    monkeypatch.setattr(changes.View, "next_events", read)
+    monkeypatch.setattr(streams, "_read", read)
+    monkeypatch.setattr(streams.View, "next_events", read)
     yield reading
     over.set()
 
 
-def streams(api: RunsApi, kind: str) -> list[AsyncIterator[bytes]]:
+def followers_of(api: RunsApi, kind: str) -> list[AsyncIterator[bytes]]:
     if kind == "logs":
-        return [following.Follower(api, "uid", number, 1, 0).events() for number in range(FOLLOWERS)]
-    return [changes.follow(api, None, None) for _ in range(FOLLOWERS)]
+        return [streams.Follower(api, "uid", number, 1, 0).events() for number in range(FOLLOWERS)]
+    return [streams.follow(api, None, None) for _ in range(FOLLOWERS)]
 
 
 @pytest.mark.parametrize("kind", ["logs", "changes"])
 async def test_slow_streams_hold_up_no_command(slow: threading.Semaphore, kind: str, tmp_path: Path) -> None:
     api = ApiState(Control(Installation.with_variables(tmp_path, {})), ApiSettings(), Tokens(Path("none")))
     readers, most = (api.log_readers, LOG_READERS) if kind == "logs" else (api.change_readers, CHANGE_READERS)
-    followers = [asyncio.ensure_future(anext(each)) for each in streams(api, kind)]
+    followers = [asyncio.ensure_future(anext(each)) for each in followers_of(api, kind)]
     async with asyncio.timeout(60):
         while readers._threads._work_queue.qsize() < FOLLOWERS - most:
             await asyncio.sleep(0.01)
@@ -64,12 +64,12 @@ async def test_slow_logs_hold_up_no_changes(
     slow: threading.Semaphore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     api = ApiState(Control(Installation.with_variables(tmp_path, {})), ApiSettings(), Tokens(Path("none")))
-    monkeypatch.setattr(changes.View, "next_events", lambda *_: [b"changed"])
-    followers = [asyncio.ensure_future(anext(each)) for each in streams(api, "logs")]
+    monkeypatch.setattr(streams.View, "next_events", lambda *_: [b"changed"])
+    followers = [asyncio.ensure_future(anext(each)) for each in followers_of(api, "logs")]
     async with asyncio.timeout(60):
         while not api.log_readers._threads._work_queue.qsize():
             await asyncio.sleep(0.01)
-        assert await anext(changes.follow(api, None, None)) == b"changed"
+        assert await anext(streams.follow(api, None, None)) == b"changed"
     for each in followers:
         each.cancel()
     await asyncio.gather(*followers, return_exceptions=True)

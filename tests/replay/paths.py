@@ -12,8 +12,7 @@ from crawler_lifecycle.model.requests import RunRequest
 from crawler_lifecycle.model.run_plan import Clock, ExportsOwed, RunPlan
 from crawler_lifecycle.model.states import Intent, RunStatus, TaskStatus, Trigger
 from crawler_lifecycle.model.task_changes import TaskChange
-from crawler_lifecycle.runs.model.deployment import DeploymentOutcome, MainJobStatus
-from crawler_lifecycle.runs.model.supervision import TakenOver, TakeOver
+from crawler_lifecycle.runs.model import DeploymentOutcome, MainJobStatus, TakenOver, TakeOver
 from tests.activity_events import LOCAL, local_name
 from tests.workflows.script import DEPLOYED, STARTED, UNAVAILABLE, Script, in_turn
 

@@ -10,7 +10,7 @@ from crawler_lifecycle.model.looks import JobPhase
 from crawler_lifecycle.model.run_plan import RunPlan
 from crawler_lifecycle.model.states import ExportState, RunStatus
 from crawler_lifecycle.retention.store import RetentionStore
-from crawler_lifecycle.runs.ports.runs import SupervisorExecution
+from crawler_lifecycle.runs.ports import SupervisorExecution
 from tests.activities.auditing import audit, ended, findings
 from tests.house import House
 from tests.retention.old_runs import CUTOFF, LONG_AGO, NOW

@@ -19,10 +19,10 @@ from crawler_lifecycle.clusters.kubernetes.naming import CRAWLER
 from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.model.deployment import Crawler, DeploymentRequest
+from crawler_lifecycle.model.records import RunFilter
 from crawler_lifecycle.model.requests import RunRequest, parse
-from crawler_lifecycle.model.run_filter import RunFilter
 from crawler_lifecycle.runs.cli.requests import make_request
-from crawler_lifecycle.runs.ports.runs import Claim
+from crawler_lifecycle.runs.ports import Claim
 from tests.databases import MakeRun, ref_to
 from tests.schedulers import a_request
 

@@ -7,7 +7,7 @@ from crawler_lifecycle.model.run_plan import CloseRun, RunInput, RunPlan, RunRef
 from crawler_lifecycle.model.task_changes import CloseLook, LookAt, StatusWrite
 from crawler_lifecycle.runs.activities.reconciliation import ReconciliationActivities
 from crawler_lifecycle.runs.activities.stopping import StoppingActivities
-from crawler_lifecycle.runs.model.stopping import LogCancellation, StopTasks
+from crawler_lifecycle.runs.model import LogCancellation, StopTasks
 from tests.house import House
 
 

@@ -14,13 +14,13 @@ from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.database.schema import histories
 from crawler_lifecycle.flows import Workflow, crawl
 from crawler_lifecycle.http.tokens import Scope
-from crawler_lifecycle.model.crawl_result import CrawlResult
+from crawler_lifecycle.model.crawl_results import CrawlResult
 from crawler_lifecycle.model.notices import NoticeKind
 from crawler_lifecycle.model.records import RunRecord
 from crawler_lifecycle.model.requests import StopRequest
 from crawler_lifecycle.model.states import RunStatus
-from crawler_lifecycle.runs.http import changes
-from crawler_lifecycle.runs.http.changes import id_of, moment_of
+from crawler_lifecycle.runs.http import streams
+from crawler_lifecycle.runs.http.streams import id_of, moment_of
 from tests.apis import Api, Event, problem, served, stream
 from tests.contracts.flows import pushed
 from tests.crawl_results import end_tasks
@@ -111,7 +111,7 @@ def test_a_transaction_that_was_slow_to_commit_is_not_missed(
 ) -> None:
     """What it wrote carries an earlier time than what others have been told of meanwhile."""
     slow, quick = make_run(), make_run()
-    earlier = datetime.now(UTC) - changes.LOOK_BACK / 2
+    earlier = datetime.now(UTC) - streams.LOOK_BACK / 2
     with stream(http, "/v1/changes") as events:
         next(events)
         start(database, quick)
@@ -179,7 +179,7 @@ def test_a_notice_of_long_ago_is_not_told_again_because_its_run_changes(
 ) -> None:
     run = make_run()
     announce(database, run, NoticeKind.STARTED, "started")
-    monkeypatch.setattr(changes, "LOOK_BACK", timedelta(0))
+    monkeypatch.setattr(streams, "LOOK_BACK", timedelta(0))
     latest = http.get(f"/v1/runs/{run.run_id}").json()["run"]["changed_at"]
     last = id_of(datetime.fromisoformat(latest) + timedelta(microseconds=1))
     with stream(http, "/v1/changes", last) as events:
@@ -195,7 +195,7 @@ def test_a_new_view_of_a_quiet_run_is_told_nothing_of_what_was_before_it(
     """Also where the last to write was a machine whose clock is ahead."""
     quiet = make_run()
     announce(database, quiet, NoticeKind.STARTED, "started")
-    long_ago = datetime.now(UTC) - 2 * changes.LOOK_BACK
+    long_ago = datetime.now(UTC) - 2 * streams.LOOK_BACK
     changed_at(database, quiet, long_ago)
     changed_at(database, make_run(), datetime.now(UTC) + ahead)
     with stream(http, f"/v1/changes?run={quiet.run_id}") as events:
@@ -235,7 +235,7 @@ def test_only_one_run(http: httpx.Client, database: Database, make_run: MakeRun)
 def test_more_than_can_be_told_is_told_to_be_read_anew(
     http: httpx.Client, make_run: MakeRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(changes, "MOST_CHANGES", 3)
+    monkeypatch.setattr(streams, "MOST_CHANGES", 3)
     for _ in range(5):
         make_run()
     with stream(http, "/v1/changes", "0") as events:
@@ -249,8 +249,8 @@ def test_it_is_told_once_and_again_when_more_has_changed(
     http: httpx.Client, database: Database, make_run: MakeRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Twice a second for two minutes, while nothing changed any more."""
-    monkeypatch.setattr(changes, "MOST_CHANGES", 3)
-    monkeypatch.setattr(changes, "PAUSES_PER_COMMENT", 3)
+    monkeypatch.setattr(streams, "MOST_CHANGES", 3)
+    monkeypatch.setattr(streams, "PAUSES_PER_COMMENT", 3)
     runs = [make_run() for _ in range(5)]
     with http.stream("GET", "/v1/changes", headers={"Last-Event-ID": "0"}) as response:
         lines = (line for line in response.iter_lines() if line.startswith((":", "event")))
@@ -262,7 +262,7 @@ def test_it_is_told_once_and_again_when_more_has_changed(
 def test_of_one_run_everything_is_told_however_much_else_has_changed(
     http: httpx.Client, database: Database, make_run: MakeRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(changes, "MOST_CHANGES", 3)
+    monkeypatch.setattr(streams, "MOST_CHANGES", 3)
     one, *others = (make_run() for _ in range(6))
     with stream(http, f"/v1/changes?run={one.run_id}") as events:
         last = next(events).id

@@ -21,7 +21,7 @@ from crawler_lifecycle.errors import (
     Refused,
     TemporaryError,
 )
-from crawler_lifecycle.http.json_bodies import refuse_body
+from crawler_lifecycle.http.gate import refuse_body
 from crawler_lifecycle.http.problems import CODES, problem_of
 from tests.apis import Api, problem, served
 from tests.databases import MakeRun, copy_of

@@ -20,8 +20,7 @@ from crawler_lifecycle.flows.rules.words import HOST_PATIENCE
 from crawler_lifecycle.model.audits import AuditRef, Finding, FindingKind
 from crawler_lifecycle.model.manager_items import Verdict
 from crawler_lifecycle.model.states import RunStatus
-from crawler_lifecycle.stack.addresses import Ports
-from crawler_lifecycle.stack.plan import make_plan
+from crawler_lifecycle.stack.plan import Ports, make_plan
 from crawler_lifecycle.web.installation import MOST_SATURATED
 from tests.apis import Api, served
 from tests.contracts.flows import pushed

@@ -12,7 +12,7 @@ from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.database.schema import task_histories
 from crawler_lifecycle.errors import NotFound
 from crawler_lifecycle.http.tokens import Scope
-from crawler_lifecycle.model.crawl_result import CrawlResult
+from crawler_lifecycle.model.crawl_results import CrawlResult
 from crawler_lifecycle.model.deployment import Crawler
 from crawler_lifecycle.model.states import RunStatus, TaskStatus
 from crawler_lifecycle.runs.commands.reading import RunReader

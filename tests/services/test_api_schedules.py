@@ -16,7 +16,7 @@ from crawler_lifecycle.database import migrate
 from crawler_lifecycle.errors import TemporaryError
 from crawler_lifecycle.http.tokens import Scope
 from crawler_lifecycle.schedules.commands.schedule_commands import ScheduleCommands
-from crawler_lifecycle.schedules.model.schedules import OccurrenceOutcome, Triggered
+from crawler_lifecycle.schedules.model import OccurrenceOutcome, Triggered
 from tests.apis import Api, problem, served
 from tests.schedulers import TOKEN, SmallCluster, a_catalogue
 from tests.schedulers import served as scheduler_served

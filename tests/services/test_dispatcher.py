@@ -14,8 +14,8 @@ from crawler_lifecycle.model.requests import StopRequest
 from crawler_lifecycle.model.run_plan import RunPlan
 from crawler_lifecycle.model.states import Intent, TaskStatus
 from crawler_lifecycle.model.task_changes import TaskChange
-from crawler_lifecycle.runs.model.stopping import LogCancellation
-from crawler_lifecycle.runs.ports.runs import Claim
+from crawler_lifecycle.runs.model import LogCancellation
+from crawler_lifecycle.runs.ports import Claim
 from crawler_lifecycle.runs.processes.dispatcher import Dispatcher
 from tests.house import House
 from tests.waiting import until

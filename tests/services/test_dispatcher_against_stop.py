@@ -27,10 +27,10 @@ from crawler_lifecycle.model.requests import StopRequest
 from crawler_lifecycle.model.run_plan import RunInput, RunPlan
 from crawler_lifecycle.model.states import TaskStatus
 from crawler_lifecycle.model.task_changes import LookAt
-from crawler_lifecycle.runs.activities.deploying import ClaimDeployer
+from crawler_lifecycle.runs.activities.deployment import ClaimDeployer
 from crawler_lifecycle.runs.activities.reconciliation import ReconciliationActivities
 from crawler_lifecycle.runs.activities.stopping import StoppingActivities
-from crawler_lifecycle.runs.ports.runs import Claim
+from crawler_lifecycle.runs.ports import Claim
 from crawler_lifecycle.runs.processes.dispatcher import Dispatcher
 from tests.clusters import PATIENCE
 from tests.databases import MakeRun, ref_to

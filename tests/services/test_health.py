@@ -21,7 +21,7 @@ from crawler_lifecycle.clusters.kubernetes.cluster import KubernetesCluster, Log
 from crawler_lifecycle.clusters.kubernetes.observe import changes
 from crawler_lifecycle.errors import NotReady, TemporaryError
 from crawler_lifecycle.http.health import HealthServer, Pulses, served
-from crawler_lifecycle.runs.ports.runs import Claim
+from crawler_lifecycle.runs.ports import Claim
 from crawler_lifecycle.runs.processes.dispatcher import Dispatcher
 from crawler_lifecycle.runs.processes.watcher import Watcher
 from crawler_lifecycle.settings.processes import HealthSettings

@@ -23,7 +23,7 @@ from crawler_lifecycle.model.deployment import Crawler
 from crawler_lifecycle.model.run_plan import Removal, RemoveJobs, RunInput, RunRef
 from crawler_lifecycle.model.task_changes import EvidenceRequest, EvidenceWrite, LookAt, StatusWrite
 from crawler_lifecycle.runs.activities.reconciliation import ReconciliationActivities
-from crawler_lifecycle.runs.ports.runs import Claim
+from crawler_lifecycle.runs.ports import Claim
 from tests.api_servers import ApiServer, an_access, an_api_server
 from tests.apis import Api
 from tests.databases import MakeRun, copy_of, ref_to

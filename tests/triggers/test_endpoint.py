@@ -14,7 +14,7 @@ from crawler_lifecycle.http.tokens import Scope
 from crawler_lifecycle.model.deployment import Crawler
 from crawler_lifecycle.model.requests import RunRequest
 from crawler_lifecycle.runs.commands.runs import workflow_id_of
-from crawler_lifecycle.runs.ports.runs import NewRun
+from crawler_lifecycle.runs.ports import NewRun
 from tests.apis import Api, problem, served
 from tests.databases import MakeRun, copy_of
 from tests.schedulers import TOKEN, SmallCluster, a_catalogue

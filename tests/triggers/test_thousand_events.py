@@ -22,7 +22,7 @@ import pytest_asyncio
 from crawler_lifecycle.model.reasons import STOPPED
 from crawler_lifecycle.model.requests import RunRequest
 from crawler_lifecycle.model.states import RunStatus
-from crawler_lifecycle.stack.addresses import free_ports
+from crawler_lifecycle.stack.plan import free_ports
 from tests.embedded import LINK, environment, processes_of
 from tests.process.crawls import PATIENCE, Site, end_all_of, site
 from tests.stores import CREDENTIALS, REGION

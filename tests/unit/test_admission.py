@@ -10,10 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawler_lifecycle.limits.rules import planning
-from crawler_lifecycle.limits.rules.open_runs import OpenRun, total_use
-from crawler_lifecycle.limits.rules.planning import AdmissionPlan
-from crawler_lifecycle.limits.rules.rooms import Hold
+from crawler_lifecycle.limits import rules
+from crawler_lifecycle.limits.rules import AdmissionPlan, Hold, OpenRun, total_use
 from crawler_lifecycle.model.limits import INSTALLATION, ScopeLimits
 from crawler_lifecycle.model.reasons import ADMISSION, PAUSED, RUN_LIMIT
 
@@ -27,11 +25,11 @@ def limits(*more: ScopeLimits, tasks: int | None = 1000, **values: Any) -> dict[
 
 
 def plan(runs: list[OpenRun], by_scope: Mapping[str, ScopeLimits], most: int) -> AdmissionPlan:
-    return planning.plan(runs, by_scope, most, total_use(runs))
+    return rules.plan(runs, by_scope, most, total_use(runs))
 
 
 def obstacle_in_turn(run: OpenRun, runs: list[OpenRun], by_scope: Mapping[str, ScopeLimits]) -> Hold | None:
-    return planning.obstacle_in_turn(run, runs, by_scope, total_use(runs))
+    return rules.obstacle_in_turn(run, runs, by_scope, total_use(runs))
 
 
 def waiting(run_id: int, *scopes: str, children: int = 0, **values: Any) -> OpenRun:

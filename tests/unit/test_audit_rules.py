@@ -6,9 +6,16 @@ from uuid import uuid4
 
 import pytest
 
-from crawler_lifecycle.audits.rules.handovers import is_too_old, owed_export, owed_kinds, owed_notice
-from crawler_lifecycle.audits.rules.jobs import Step, disputed, is_older_than_jobs, steps
-from crawler_lifecycle.audits.rules.runs import cluster_has_all_jobs, look_overdue, unsupervised
+from crawler_lifecycle.audits.rules.flows import is_too_old, owed_export, owed_kinds, owed_notice
+from crawler_lifecycle.audits.rules.runs import (
+    Step,
+    cluster_has_all_jobs,
+    disputed,
+    is_older_than_jobs,
+    look_overdue,
+    steps,
+    unsupervised,
+)
 from crawler_lifecycle.model.audits import KINDS, AuditPage, AuditPart, FindingKind, PartReport
 from crawler_lifecycle.model.looks import EndRequest, JobKey, JobLook, JobPhase, Look, Pods, Presence, TaskRow
 from crawler_lifecycle.model.naming import event_id

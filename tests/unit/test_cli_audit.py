@@ -8,9 +8,8 @@ from uuid import uuid4
 import pytest
 
 from crawler_lifecycle.assembly.store import SqlStore
-from crawler_lifecycle.audits.cli.auditing import _status
-from crawler_lifecycle.audits.cli.lines import report_lines
-from crawler_lifecycle.audits.ports.findings import Findings
+from crawler_lifecycle.audits.cli import _status, report_lines
+from crawler_lifecycle.audits.ports import Findings
 from crawler_lifecycle.database.database import Database, utcnow
 from crawler_lifecycle.model.audits import AuditPage, AuditPart, AuditRef, AuditReport, Finding, FindingKind, PartReport
 from crawler_lifecycle.model.records import RunRecord

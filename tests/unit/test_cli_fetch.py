@@ -14,7 +14,7 @@ from unittest.mock import Mock
 import pytest
 
 from crawler_lifecycle.delivery.client import ApiArchives, Download
-from crawler_lifecycle.delivery.ports.outside import RunArchive, StoredArchive
+from crawler_lifecycle.delivery.ports import RunArchive, StoredArchive
 from crawler_lifecycle.model.records import RunOverview, RunRecord
 from crawler_lifecycle.runs.commands.reading import RunReader
 from tests.commands import Crawlctl

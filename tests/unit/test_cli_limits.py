@@ -17,8 +17,8 @@ from crawler_lifecycle.model.requests import KeptRequest
 from crawler_lifecycle.model.states import Intent, RunStatus, TaskStatus
 from crawler_lifecycle.runs.cli.details_lines import details_lines
 from crawler_lifecycle.runs.cli.list_lines import list_lines
-from crawler_lifecycle.runs.cli.progress_lines import progress_lines, situation
 from crawler_lifecycle.runs.cli.requests import make_request
+from crawler_lifecycle.runs.cli.screen import progress_lines, situation
 from tests.commands import Crawlctl
 from tests.databases import ref_to
 from tests.unit.shown import NOW, a_run

@@ -194,7 +194,7 @@ def test_a_reader_that_has_read_enough_is_no_failure(crawlctl: Crawlctl, run: Ru
     assert crawlctl("list").exit_code == 0  # with this, there is an API
     code = (
         "import os, sys\n"
-        "from crawler_lifecycle.runs.client.runs import ApiRuns\n"
+        "from crawler_lifecycle.runs.client import ApiRuns\n"
         "from crawler_lifecycle.model.records import LogPart\n"
         "reading, writing = os.pipe()\n"
         "def read(runs, run, task, offset):\n"

@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crawler_lifecycle.console.words import CAUSES, crawled, duration, moment_text, rfc3339
-from crawler_lifecycle.model.crawl_result import CrawlResult
+from crawler_lifecycle.model.crawl_results import CrawlResult
 from crawler_lifecycle.model.records import Explanation, LogRecord, RunDetails
 from crawler_lifecycle.model.states import ExportState, RunStatus, TaskStatus
 from crawler_lifecycle.runs.cli import screen
 from crawler_lifecycle.runs.cli.details_lines import details_lines, end_lines
 from crawler_lifecycle.runs.cli.list_lines import list_lines
-from crawler_lifecycle.runs.cli.progress_lines import change_lines, progress_lines, situation, stage, stop_lines
+from crawler_lifecycle.runs.cli.screen import change_lines, progress_lines, situation, stage, stop_lines
 from crawler_lifecycle.web.page_files import FOLDER
 from tests.unit.shown import NOW, a_run, a_task, an_export
 

@@ -11,7 +11,7 @@ from crawler_lifecycle.model.flow_states import FlowState
 from crawler_lifecycle.model.requests import RunRequest
 from crawler_lifecycle.schedules.cli.lines import details_lines, list_lines
 from crawler_lifecycle.schedules.commands.schedule_commands import ScheduleCommands
-from crawler_lifecycle.schedules.model.schedules import (
+from crawler_lifecycle.schedules.model import (
     Occurrence,
     OccurrenceOutcome,
     Overlap,

@@ -1,10 +1,10 @@
 """How `crawlctl status` looks as text."""
 
-from crawler_lifecycle.cli.status_lines import status_lines
+from crawler_lifecycle.cli.status import status_lines
 from crawler_lifecycle.model.answers import ClusterPlaces, InstallationView
 from crawler_lifecycle.model.limits import LimitRecord
 from crawler_lifecycle.model.states import RunStatus, TaskStatus
-from crawler_lifecycle.runs.model.attention import Attention, FlowsInNeed, RequestsInNeed
+from crawler_lifecycle.runs.model import Attention, FlowsInNeed, RequestsInNeed
 from tests.unit.shown import a_run
 
 

@@ -14,7 +14,7 @@ from crawler_lifecycle.database.schema import histories
 from crawler_lifecycle.model.records import RunDetails, RunRecord
 from crawler_lifecycle.model.requests import StopRequest
 from crawler_lifecycle.model.states import ExportState, Intent, RunStatus
-from crawler_lifecycle.runs.client.runs import ApiRuns
+from crawler_lifecycle.runs.client import ApiRuns
 from crawler_lifecycle.runs.commands.stops import Stopping
 from crawler_lifecycle.temporal.engine import Engine
 from tests.commands import Crawlctl

@@ -7,9 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawler_lifecycle.model.crawl_result import LARGEST_FILE, LARGEST_NUMBER, CrawlResult
-from crawler_lifecycle.model.crawl_results import LARGEST_SUMS, is_meant_as_result, read_result, summed
-from crawler_lifecycle.model.outcome_facts import OutcomeFacts
+from crawler_lifecycle.model.crawl_results import (
+    LARGEST_FILE,
+    LARGEST_NUMBER,
+    LARGEST_SUMS,
+    CrawlResult,
+    OutcomeFacts,
+    is_meant_as_result,
+    read_result,
+    summed,
+)
 from crawler_lifecycle.model.outcome_words import outcome_word
 from crawler_lifecycle.model.states import RunStatus
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from crawler_lifecycle.schedules.model.cron import is_skipped_in, problem_of
+from crawler_lifecycle.schedules.model import is_skipped_in, problem_of
 
 FIRES = [
     "0 3 * * *",

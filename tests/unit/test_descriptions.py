@@ -15,7 +15,7 @@ from crawler_lifecycle.model.naming import RUN_WORKFLOW
 from crawler_lifecycle.model.requests import RunRequest
 from crawler_lifecycle.model.run_plan import RunPlan, RunRef
 from crawler_lifecycle.model.states import Trigger
-from crawler_lifecycle.temporal.descriptions import run_id_in, workflow_info
+from crawler_lifecycle.temporal.engine import run_id_in, workflow_info
 
 CLOSED_AT = datetime(2026, 11, 20, 12, tzinfo=UTC)
 

@@ -9,7 +9,7 @@ from crawler_lifecycle.base.words import span
 from crawler_lifecycle.model.records import Explanation, FormerAttempt, LogRecord, RunRecord, TaskRecord
 from crawler_lifecycle.model.requests import KeptRequest
 from crawler_lifecycle.model.states import RunStatus, TaskStatus
-from crawler_lifecycle.runs.rules.explanation import explanation, last_line
+from crawler_lifecycle.runs.rules.outcome import explanation, last_line
 from tests.unit.shown import NOW, a_run, a_task
 
 SUCCEEDED, FAILED, LOST, STOPPED = TaskStatus.SUCCEEDED, TaskStatus.FAILED, TaskStatus.LOST, TaskStatus.STOPPED

@@ -8,7 +8,7 @@ import pytest
 from crawler_lifecycle.clusters.kubernetes.logs.evidence import _lines_about_result
 from crawler_lifecycle.clusters.kubernetes.objects import Pod
 from crawler_lifecycle.clusters.kubernetes.observe.looking import JobPatience, Observer
-from crawler_lifecycle.model.crawl_result import CrawlResult
+from crawler_lifecycle.model.crawl_results import CrawlResult
 from crawler_lifecycle.model.looks import Look, TaskRow
 from crawler_lifecycle.model.states import TaskStatus
 from tests.kube import OURS, RUN, Json, Shelf, condition, container, deleted, ended, job, pod, running

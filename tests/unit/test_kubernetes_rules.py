@@ -10,8 +10,7 @@ from crawler_lifecycle.clusters.kubernetes.http.answers import ApiFailed
 from crawler_lifecycle.clusters.kubernetes.observe.looking import JobPatience, Observer
 from crawler_lifecycle.model.looks import JobLook, JobPhase, Look, TaskRow
 from crawler_lifecycle.model.states import Intent, TaskStatus
-from crawler_lifecycle.runs.rules.lingering import leaving, lingering, overdue
-from crawler_lifecycle.runs.rules.verdict import verdict
+from crawler_lifecycle.runs.rules.verdict import leaving, lingering, overdue, verdict
 from tests.kube import (
     LATER,
     OURS,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from crawler_lifecycle.clusters.kubernetes.http.answers import ApiFailed
-from crawler_lifecycle.clusters.kubernetes.logs.mirrors import MOST_MIRRORS, Mirrors, Position
+from crawler_lifecycle.clusters.kubernetes.logs.files import MOST_MIRRORS, Mirrors, Position
 from crawler_lifecycle.clusters.ports import LogChunk
 from tests.waiting import until
 
@@ -73,7 +73,7 @@ def test_one_of_another_file_than_was_fetched_is_none() -> None:
 
 
 def test_one_that_does_not_catch_up_is_waited_for_only_so_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("crawler_lifecycle.clusters.kubernetes.logs.mirrors.CATCH_UP_SECONDS", -1)
+    monkeypatch.setattr("crawler_lifecycle.clusters.kubernetes.logs.files.CATCH_UP_SECONDS", -1)
     mirrors, end = Mirrors(), threading.Event()
 
     def stream() -> Generator[bytes]:
@@ -86,7 +86,7 @@ def test_one_that_does_not_catch_up_is_waited_for_only_so_long(monkeypatch: pyte
 
 
 def test_places_that_nobody_comes_to_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("crawler_lifecycle.clusters.kubernetes.logs.mirrors.MOST_OFFSETS", 2)
+    monkeypatch.setattr("crawler_lifecycle.clusters.kubernetes.logs.files.MOST_OFFSETS", 2)
     mirrors, end = Mirrors(), threading.Event()
 
     def stream() -> Generator[bytes]:

@@ -3,7 +3,7 @@
 import pytest
 
 from crawler_lifecycle.model.deployment import Crawler, Resources
-from crawler_lifecycle.runs.rules.memory import times, with_memory
+from crawler_lifecycle.runs.rules.plan import times, with_memory
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from crawler_lifecycle.schedules.model.schedules import Occurrence, OccurrenceOutcome, Overlap, Pause, SkipReason
+from crawler_lifecycle.schedules.model import Occurrence, OccurrenceOutcome, Overlap, Pause, SkipReason
 from crawler_lifecycle.schedules.rules import Circumstances, ScheduledStart, outcomes, with_queue
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)

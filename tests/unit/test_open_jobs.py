@@ -9,7 +9,7 @@ import pytest
 
 from crawler_lifecycle.assembly.control import Control
 from crawler_lifecycle.model.looks import JobKey, JobLook, JobPhase, Look
-from crawler_lifecycle.model.run_filter import RunFilter
+from crawler_lifecycle.model.records import RunFilter
 from crawler_lifecycle.model.states import RunStatus
 from crawler_lifecycle.stack import jobs, up
 from crawler_lifecycle.stack.jobs import RUNS_IN_A_PAGE, end_jobs, open_jobs

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawler_lifecycle.schedules.commands.pauses import (
+from crawler_lifecycle.schedules.commands.translation import (
     MOST_LINES,
     PAUSED,
     RESUMED,

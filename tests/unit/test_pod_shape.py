@@ -14,8 +14,8 @@ from pydantic import ValidationError
 
 from crawler_lifecycle.clusters.adapters.catalogue import Catalogue, problems_of
 from crawler_lifecycle.clusters.local.creation import new_spec
-from crawler_lifecycle.clusters.local.layout import Layout
 from crawler_lifecycle.clusters.local.processes import UID_VARIABLE
+from crawler_lifecycle.clusters.local.records import Layout
 from crawler_lifecycle.clusters.rules import ALLOWED_ANNOTATIONS, ALLOWED_LABELS, RESERVED_DOMAINS, refusal
 from crawler_lifecycle.errors import NotReady
 from crawler_lifecycle.model.deployment import Crawler, Resources

@@ -7,7 +7,7 @@ import pytest
 
 from crawler_lifecycle.model.looks import JobLook, JobPhase, Look, TaskRow
 from crawler_lifecycle.model.states import TaskStatus
-from crawler_lifecycle.runs.rules.saturation import FULL, in_words, saturation
+from crawler_lifecycle.runs.rules.verdict import FULL, in_words, saturation
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 LONG_AGO, LATELY = NOW - timedelta(minutes=6), NOW - timedelta(minutes=4)

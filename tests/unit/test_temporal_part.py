@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from crawler_lifecycle.stack.addresses import Ports
-from crawler_lifecycle.stack.plan import StackPlan, temporal_part
+from crawler_lifecycle.stack.plan import Ports, StackPlan, temporal_part
 
 EXPECTED = [
     "history.transferProcessorMaxPollRPS=1000",

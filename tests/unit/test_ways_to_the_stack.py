@@ -8,7 +8,7 @@ import pytest
 
 from crawler_lifecycle.console.common import crawlctl_command
 from crawler_lifecycle.errors import NotReady
-from crawler_lifecycle.stack.addresses import LOOPBACK, SERVER_PORTS, free_ports
+from crawler_lifecycle.stack.plan import LOOPBACK, SERVER_PORTS, free_ports
 from crawler_lifecycle.stack.stack import owned
 
 

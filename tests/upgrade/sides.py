@@ -26,8 +26,7 @@ from crawler_lifecycle.model.records import RunRecord
 from crawler_lifecycle.model.states import TaskStatus
 from crawler_lifecycle.runs.commands.runs import Started
 from crawler_lifecycle.settings.installation import Installation
-from crawler_lifecycle.stack.addresses import Ports
-from crawler_lifecycle.stack.plan import StackPlan, make_plan, temporal_part
+from crawler_lifecycle.stack.plan import Ports, StackPlan, make_plan, temporal_part
 from tests.embedded import CRAWLCTL, Crawlctl, environment
 from tests.process.crawls import PATIENCE, Site, catalogue_of, end_all_of
 from tests.process.stops import CRAWLERS

@@ -45,13 +45,19 @@ from crawler_lifecycle.model.task_changes import (
     TaskChange,
     TaskEvidence,
 )
-from crawler_lifecycle.runs.model.deployment import DeploymentOutcome, MainJobStatus, RunMoment, StartRun
-from crawler_lifecycle.runs.model.stopping import LogCancellation, NotePhase, StopReport, StopTasks
-from crawler_lifecycle.runs.model.supervision import (
+from crawler_lifecycle.runs.model import (
     CreateHistory,
+    DeploymentOutcome,
     HoldLimits,
+    LogCancellation,
+    MainJobStatus,
+    NotePhase,
     OwnExecution,
     RegisterWorkflow,
+    RunMoment,
+    StartRun,
+    StopReport,
+    StopTasks,
     TakenOver,
     TakeOver,
 )

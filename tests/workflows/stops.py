@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from crawler_lifecycle.runs.model.deployment import MainJobStatus
+from crawler_lifecycle.runs.model import MainJobStatus
 from tests.workflows.script import Script
 
 WAITS = MainJobStatus(cause="unschedulable")

@@ -7,12 +7,12 @@ from sqlalchemy import update
 
 from crawler_lifecycle.database.schema import task_histories
 from crawler_lifecycle.flows import RetryPolicy, RetryRule, Workflow, crawl, each_task
-from crawler_lifecycle.model.crawl_result import CrawlResult
+from crawler_lifecycle.model.crawl_results import CrawlResult
 from crawler_lifecycle.model.naming import crawl_workflow_id, event_id
 from crawler_lifecycle.model.notices import ExportEvent
 from crawler_lifecycle.model.records import RunRecord
 from crawler_lifecycle.model.states import ExportKind, ExportState, Intent, RunStatus, TaskStatus
-from crawler_lifecycle.runs.ports.runs import SupervisorExecution
+from crawler_lifecycle.runs.ports import SupervisorExecution
 from crawler_lifecycle.runs.store.exports import Exports
 from tests.crawl_results import end_tasks
 from tests.databases import ref_to

@@ -21,7 +21,7 @@ from crawler_lifecycle.flows.rules.messages import StartCrawls
 from crawler_lifecycle.flows.workflows.supervision import FlowDisplay
 from crawler_lifecycle.model.naming import FLOW_WORKFLOW
 from crawler_lifecycle.model.states import RunStatus
-from crawler_lifecycle.runs.ports.runs import SupervisorExecution
+from crawler_lifecycle.runs.ports import SupervisorExecution
 from tests.databases import copy_of
 from tests.flow_stage import FlowStage, flow_stage
 from tests.unit.flows.work import plain

@@ -9,8 +9,7 @@ from temporalio.testing import WorkflowEnvironment
 from crawler_lifecycle.model.requests import RunRequest
 from crawler_lifecycle.model.run_plan import Clock, RunPlan
 from crawler_lifecycle.model.states import RunStatus, Trigger
-from crawler_lifecycle.runs.model.deployment import MainJobStatus
-from crawler_lifecycle.runs.model.supervision import TakenOver, TakeOver
+from crawler_lifecycle.runs.model import MainJobStatus, TakenOver, TakeOver
 from tests.plays import Play, played
 from tests.workflows.script import STARTED, UNAVAILABLE, Script, in_turn, moments
 

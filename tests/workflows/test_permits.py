@@ -4,7 +4,7 @@ import asyncio
 from datetime import datetime, timedelta
 
 from crawler_lifecycle.model.requests import RunRequest
-from crawler_lifecycle.runs.model.deployment import DeploymentOutcome, MainJobStatus
+from crawler_lifecycle.runs.model import DeploymentOutcome, MainJobStatus
 from tests.plays import Play
 from tests.workflows.script import DEPLOYED, Script, in_turn, moments
 from tests.workflows.stops import Held

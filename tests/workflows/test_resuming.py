@@ -10,7 +10,7 @@ from temporalio.exceptions import ApplicationError
 from crawler_lifecycle.model.requests import RunRequest
 from crawler_lifecycle.model.run_plan import RunPlan
 from crawler_lifecycle.model.states import Intent, RunStatus, Trigger
-from crawler_lifecycle.runs.model.supervision import TakenOver, TakeOver
+from crawler_lifecycle.runs.model import TakenOver, TakeOver
 from tests.plays import Play
 from tests.workflows.script import Script, moments
 from tests.workflows.stages import END, LOOK

@@ -3,7 +3,7 @@
 from temporalio.client import WorkflowHistory
 
 from crawler_lifecycle.model.requests import RunRequest
-from crawler_lifecycle.runs.model.deployment import MainJobStatus
+from crawler_lifecycle.runs.model import MainJobStatus
 from tests.plays import Play
 from tests.workflows.script import STARTED, Script, in_turn
 

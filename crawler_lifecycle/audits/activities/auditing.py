@@ -14,9 +14,9 @@ from functools import partial
 
 from temporalio import activity
 
-from crawler_lifecycle.audits.ports.findings import Findings
+from crawler_lifecycle.audits.ports import Findings
 from crawler_lifecycle.audits.rules.runs import failing_workflow, is_failing
-from crawler_lifecycle.delivery.ports.outside import Supervisors
+from crawler_lifecycle.delivery.ports import Supervisors
 from crawler_lifecycle.errors import LifecycleError, PermanentError
 from crawler_lifecycle.model.audits import AuditPage, AuditRef, AuditReport, AuditRequest, Finding, FindingKind
 from crawler_lifecycle.model.requests import RunRequest

@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 from temporalio import activity
 
 from crawler_lifecycle.audits.activities.auditing import AuditLedger, describe_unlisted, resume_workflow
-from crawler_lifecycle.audits.ports.findings import Acted, Findings
-from crawler_lifecycle.audits.rules import handovers as rules
-from crawler_lifecycle.delivery.ports.outside import Supervisors
+from crawler_lifecycle.audits.ports import Acted, Findings
+from crawler_lifecycle.audits.rules import flows as rules
+from crawler_lifecycle.delivery.ports import Supervisors
 from crawler_lifecycle.model.audits import AuditPage, AuditStep, Finding, FindingKind
 from crawler_lifecycle.model.naming import export_workflow_id
 from crawler_lifecycle.model.supervision import (
@@ -20,7 +20,7 @@ from crawler_lifecycle.model.supervision import (
     foreign_workflow_problem,
     timestamp,
 )
-from crawler_lifecycle.runs.ports.records import EndDeliveries, Records
+from crawler_lifecycle.runs.ports import EndDeliveries, Records
 
 RUNS_IN_A_PAGE = 500  # runs per activity; the next page has the further runs
 # problems: why the audit does not repeat a delivery

@@ -8,17 +8,16 @@ from datetime import UTC, datetime
 from temporalio import activity
 
 from crawler_lifecycle.audits.activities import auditing
-from crawler_lifecycle.audits.ports.findings import Findings
+from crawler_lifecycle.audits.ports import Findings
 from crawler_lifecycle.audits.rules import runs as rules
 from crawler_lifecycle.clusters.ports import Cluster
-from crawler_lifecycle.delivery.ports.outside import Supervisors
+from crawler_lifecycle.delivery.ports import Supervisors
 from crawler_lifecycle.errors import LifecycleError
 from crawler_lifecycle.limits.ports import Limits
 from crawler_lifecycle.model.audits import AuditPage, AuditStep, Finding, FindingKind
 from crawler_lifecycle.model.looks import uids_of
 from crawler_lifecycle.model.supervision import AuditedRun, AuditPatience, WorkflowInfo
-from crawler_lifecycle.runs.ports.records import Records
-from crawler_lifecycle.runs.ports.runs import Tasks
+from crawler_lifecycle.runs.ports import Records, Tasks
 from crawler_lifecycle.temporal.together import gather_limited
 
 RUNS_IN_A_PAGE = 1000  # runs per activity; the next page has the further runs

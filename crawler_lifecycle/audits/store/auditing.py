@@ -25,7 +25,7 @@ from crawler_lifecycle.model.naming import event_id
 from crawler_lifecycle.model.notices import NoticeKind
 from crawler_lifecycle.model.states import ExportState, Intent, Report, RunStatus, TaskStatus
 from crawler_lifecycle.model.supervision import AuditedRun
-from crawler_lifecycle.runs.ports.records import EndDeliveries, ExpiredClaims
+from crawler_lifecycle.runs.ports import EndDeliveries, ExpiredClaims
 from crawler_lifecycle.runs.store.exports import NOTICE_PREFIX, notice_property
 
 runs = histories.c
@@ -186,7 +186,7 @@ def _deliveries(connection: Connection, run_ids: list[int], noticed_since: datet
 
 
 def _may_be_owed(item: EndDeliveries) -> bool:
-    """Return whether the run may have a pending delivery; `audits.rules.handovers` compares notice keys and decides."""
+    """Return whether the run may have a pending delivery; `audits.rules.flows` compares notice keys and decides."""
     return item.run.export_state in NOT_EXPORTED or bool(item.notice_keys) or item.is_untried
 
 

@@ -12,7 +12,7 @@ from uuid import UUID, uuid5
 
 from sqlalchemy import Connection, Update, case, delete, func, insert, select, update
 
-from crawler_lifecycle.audits.ports.findings import Acted
+from crawler_lifecycle.audits.ports import Acted
 from crawler_lifecycle.database.pages import pages, rows_as_table
 from crawler_lifecycle.database.schema import audit_findings, audits, schedule_commands
 from crawler_lifecycle.database.transactions import OnDatabase, reading, transaction

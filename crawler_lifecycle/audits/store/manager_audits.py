@@ -5,7 +5,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, Select, and_, bindparam, or_, select
 
-from crawler_lifecycle.audits.ports.manager_audits import DoubtfulAttempt, UnknownRun
+from crawler_lifecycle.audits.ports import DoubtfulAttempt, UnknownRun
 from crawler_lifecycle.database.flow_schema import flow_attempts, flow_members, flows
 from crawler_lifecycle.database.manager_schema import manager_attempts, managers
 from crawler_lifecycle.database.schema import histories

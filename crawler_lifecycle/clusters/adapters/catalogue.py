@@ -19,8 +19,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, ValidationError
 
-from crawler_lifecycle.base.names import checked_name
-from crawler_lifecycle.base.near_names import did_you_mean
+from crawler_lifecycle.base.names import checked_name, did_you_mean
 from crawler_lifecycle.base.refusals import expectation
 from crawler_lifecycle.clusters import rules as pod_shape
 from crawler_lifecycle.errors import BadInput, NotFound, NotReady

@@ -15,15 +15,13 @@ from crawler_lifecycle.clusters.kubernetes.act.stopping import JobStopping, Reac
 from crawler_lifecycle.clusters.kubernetes.http.api import KubernetesApi
 from crawler_lifecycle.clusters.kubernetes.http.connection import ApiAccess
 from crawler_lifecycle.clusters.kubernetes.http.decoding import METADATA
-from crawler_lifecycle.clusters.kubernetes.http.rights import missing_rights
-from crawler_lifecycle.clusters.kubernetes.http.server_version import AcceptedVersion, checked_version
+from crawler_lifecycle.clusters.kubernetes.http.server_version import AcceptedVersion, checked_version, missing_rights
 from crawler_lifecycle.clusters.kubernetes.logs.evidence import Collecting
 from crawler_lifecycle.clusters.kubernetes.logs.follower import Listening
 from crawler_lifecycle.clusters.kubernetes.logs.store import Logs
 from crawler_lifecycle.clusters.kubernetes.naming import METADATA_LIST, selector
 from crawler_lifecycle.clusters.kubernetes.observe.changes import Changes
-from crawler_lifecycle.clusters.kubernetes.observe.deciding_pod import deciding_pod
-from crawler_lifecycle.clusters.kubernetes.observe.job_status import end_of
+from crawler_lifecycle.clusters.kubernetes.observe.job_status import deciding_pod, end_of
 from crawler_lifecycle.clusters.kubernetes.observe.jobs import Jobs, inventory
 from crawler_lifecycle.clusters.kubernetes.observe.looking import PATIENT, JobPatience, Observer
 from crawler_lifecycle.clusters.kubernetes.observe.namespace import ConfirmedPlaces, NamespaceCheck

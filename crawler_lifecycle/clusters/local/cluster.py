@@ -1,30 +1,102 @@
-"""The Cluster port on one machine, where jobs are process groups."""
+"""The Cluster port on one machine, where jobs are process groups.
 
+Watch for changes to local jobs, including changes made while no watcher ran.
+
+Every change to a job touches the file `changed/<run_uid>`. The file stays until a watcher has passed the change on.
+"""
+
+import logging
 import signal
 import socket
+import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
+from watchfiles import Change, watch
+
 from crawler_lifecycle.base.words import utc_text
 from crawler_lifecycle.clusters.adapters import log_files
 from crawler_lifecycle.clusters.local import processes
-from crawler_lifecycle.clusters.local.changes import watch_runs
 from crawler_lifecycle.clusters.local.creation import create_once
-from crawler_lifecycle.clusters.local.layout import JOB_NAME, Layout, job_name_of, names
-from crawler_lifecycle.clusters.local.looking import LocalObserver
+from crawler_lifecycle.clusters.local.looking import LocalObserver, result_of
 from crawler_lifecycle.clusters.local.placing import Placing
-from crawler_lifecycle.clusters.local.records import EndRecord, JobFolder, Stop, UnreadableRecord, utc_time
-from crawler_lifecycle.clusters.local.results import result_of
+from crawler_lifecycle.clusters.local.records import (
+    JOB_NAME,
+    EndRecord,
+    JobFolder,
+    Layout,
+    Stop,
+    UnreadableRecord,
+    job_name_of,
+    names,
+    utc_time,
+)
 from crawler_lifecycle.clusters.local.stopping import Stopper
 from crawler_lifecycle.clusters.ports import NO_UIDS, KeepFacts, LogChunk, PlacesTaken, Uids, keep_no_facts
-from crawler_lifecycle.errors import NotFound, Refused, TemporaryError
+from crawler_lifecycle.errors import BadInput, NotFound, Refused, TemporaryError
 from crawler_lifecycle.model.deployment import Deployment, DeploymentRequest
 from crawler_lifecycle.model.looks import JobKey, JobLook, JobPhase, Look
 from crawler_lifecycle.model.naming import checked_uid
 from crawler_lifecycle.model.supervision import ListedJob
 from crawler_lifecycle.model.task_changes import TaskEvidence
+
+LONGEST_SILENCE_MS = 1000  # longest time without a change before an empty set is yielded
+COLLECT_MS = 200  # changes within this time are yielded together
+logger = logging.getLogger(__name__)
+
+
+def watch_runs(layout: Layout) -> Iterator[set[str]]:
+    """Yield the touched run_uids, indefinitely; an empty set after every silent second.
+
+    While the folder cannot be watched, log each new problem once, yield empty sets and try again.
+    """
+    last_logged = ""
+    while True:
+        try:
+            yield from _watch_once(layout)
+        except OSError as error:
+            # looks continue without a watcher, and the obstacle may go away
+            if str(error) != last_logged:
+                last_logged = str(error)
+                logger.warning("changes of local jobs cannot be watched: %s", last_logged)
+            time.sleep(LONGEST_SILENCE_MS / 1000)  # no event shows when the folder can be watched again
+            yield set()
+
+
+def _watch_once(layout: Layout) -> Iterator[set[str]]:
+    """Yield the touched run_uids (none after a silence), then remove their files.
+
+    Return when the folder was replaced, because the watch sees the old folder only.
+    """
+    layout.make()
+    folder = layout.changed
+    watched_inode = folder.stat().st_ino
+    for changes in watch(
+        folder,
+        watch_filter=lambda change, _: change is not Change.deleted,
+        debounce=COLLECT_MS,
+        rust_timeout=LONGEST_SILENCE_MS,
+        yield_on_timeout=True,
+        recursive=False,
+    ):
+        # The listing adds files from before the watch: such files give no event. The events add files touched again
+        # just before their removal: such files are in no listing.
+        touched = {Path(path).name for _, path in changes} | set(names(folder))
+        yield {name for name in touched if _is_run_uid(name)}
+        for name in touched:
+            (folder / name).unlink(missing_ok=True)
+        if not folder.exists() or folder.stat().st_ino != watched_inode:
+            return
+
+
+def _is_run_uid(name: str) -> bool:
+    try:
+        return checked_uid(name) == name
+    except BadInput:
+        return False
+
 
 KILLED = 128 + signal.SIGKILL  # exit code of a killed program
 

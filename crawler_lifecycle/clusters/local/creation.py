@@ -8,10 +8,9 @@ from uuid import uuid4
 
 from crawler_lifecycle.clusters.adapters import job_request
 from crawler_lifecycle.clusters.adapters.log_files import log_name
-from crawler_lifecycle.clusters.local.layout import Layout
 from crawler_lifecycle.clusters.local.placing import Placing, place_name
 from crawler_lifecycle.clusters.local.processes import NAME_VARIABLE, UID_VARIABLE
-from crawler_lifecycle.clusters.local.records import JobFolder, Spec, UnreadableRecord
+from crawler_lifecycle.clusters.local.records import JobFolder, Layout, Spec, UnreadableRecord
 from crawler_lifecycle.errors import Conflict, Refused, TemporaryError
 from crawler_lifecycle.model.deployment import Deployment, DeploymentRequest
 from crawler_lifecycle.model.naming import checked_uid, job_name

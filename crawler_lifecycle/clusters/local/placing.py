@@ -19,10 +19,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from crawler_lifecycle.clusters.adapters.regular_files import open_regular
+from crawler_lifecycle.clusters.adapters.log_files import open_regular
 from crawler_lifecycle.clusters.local import processes
-from crawler_lifecycle.clusters.local.layout import JOB_NAME, Layout, job_name_of, names
-from crawler_lifecycle.clusters.local.records import JobFolder, Spec, UnreadableRecord
+from crawler_lifecycle.clusters.local.records import (
+    JOB_NAME,
+    JobFolder,
+    Layout,
+    Spec,
+    UnreadableRecord,
+    job_name_of,
+    names,
+)
 
 logger = logging.getLogger(__name__)
 RUNNER = "crawler_lifecycle.clusters.local.runner"

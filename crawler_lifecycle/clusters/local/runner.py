@@ -15,11 +15,10 @@ from pathlib import Path
 
 import psutil
 
-from crawler_lifecycle.clusters.adapters.regular_files import open_regular
+from crawler_lifecycle.clusters.adapters.log_files import open_regular
 from crawler_lifecycle.clusters.local import processes
-from crawler_lifecycle.clusters.local.layout import Layout
 from crawler_lifecycle.clusters.local.placing import Placing
-from crawler_lifecycle.clusters.local.records import EndRecord, JobFolder, Spec, StartRecord, UnreadableRecord
+from crawler_lifecycle.clusters.local.records import EndRecord, JobFolder, Layout, Spec, StartRecord, UnreadableRecord
 from crawler_lifecycle.model.reasons import of_exit_code
 
 PATIENCE_WITH_LEFTOVERS = 30.0  # seconds for killing processes after the program's end; survivors are recorded

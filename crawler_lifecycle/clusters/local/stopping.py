@@ -15,9 +15,8 @@ from dataclasses import dataclass
 import psutil
 
 from crawler_lifecycle.clusters.local import processes
-from crawler_lifecycle.clusters.local.layout import Layout
 from crawler_lifecycle.clusters.local.placing import Placing
-from crawler_lifecycle.clusters.local.records import EndRecord, JobFolder, Spec, Stop, UnreadableRecord
+from crawler_lifecycle.clusters.local.records import EndRecord, JobFolder, Layout, Spec, Stop, UnreadableRecord
 from crawler_lifecycle.errors import TemporaryError
 
 PATIENCE_WITH_KILLED = 2.0  # seconds for killed processes to end

@@ -11,9 +11,8 @@ from temporalio import activity
 from temporalio.exceptions import CancelledError
 
 from crawler_lifecycle.base.words import counted
-from crawler_lifecycle.delivery.activities.flow_nudges import NO_NUDGES, FlowNudges
-from crawler_lifecycle.delivery.ports.deliveries import Deliveries
-from crawler_lifecycle.delivery.ports.outside import Announcer, Archive, Archiver
+from crawler_lifecycle.delivery.activities.notices import NO_NUDGES, FlowNudges
+from crawler_lifecycle.delivery.ports import Announcer, Archive, Archiver, Deliveries
 from crawler_lifecycle.errors import LifecycleError
 from crawler_lifecycle.model.naming import event_id
 from crawler_lifecycle.model.notices import ExportEvent

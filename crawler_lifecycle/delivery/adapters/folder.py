@@ -10,11 +10,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import IO
 
-from crawler_lifecycle.clusters.adapters.regular_files import files_of
-from crawler_lifecycle.delivery.adapters.archive import archive_writer
-from crawler_lifecycle.delivery.adapters.archive_limits import DEFAULT_LIMITS, ArchiveLimits
+from crawler_lifecycle.clusters.adapters.log_files import files_of
+from crawler_lifecycle.delivery.adapters.archive import DEFAULT_LIMITS, ArchiveLimits, archive_writer
 from crawler_lifecycle.delivery.adapters.json_lines import append_once, check_writable
-from crawler_lifecycle.delivery.ports.outside import Archive, OnProgress, StoredArchive
+from crawler_lifecycle.delivery.ports import Archive, OnProgress, StoredArchive
 from crawler_lifecycle.errors import NotFound, TemporaryError
 from crawler_lifecycle.model.naming import archive_name, checked_uid
 from crawler_lifecycle.model.notices import AnyEvent

@@ -1,6 +1,10 @@
-"""Append lines to a JSON lines file, durably and from several processes. Every day (UTC) begins a new file."""
+"""Append lines, such as notices, to a JSON lines file, durably and from several processes.
+
+Every day (UTC) begins a new file. The pusher of notices is for installations without a front end.
+"""
 
 import fcntl
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,6 +12,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from crawler_lifecycle.errors import NotReady, TemporaryError
+from crawler_lifecycle.model.flow_states import FlowNotice
+from crawler_lifecycle.model.notices import AnyNotice, Notice
 
 LOOK_BACK = 1024 * 1024  # bytes at the file's end in which `append_once` searches for the line's identity
 
@@ -97,3 +103,39 @@ def check_writable(folder: Path) -> None:
         existing = existing.parent
     if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
         raise NotReady(f"{folder} cannot be written: {existing} is no folder that this user may write to")
+
+
+logger = logging.getLogger("crawler_lifecycle.notices")
+
+
+class FilePusher:
+    """Pusher that writes every notice once, as a line of JSON to the file and as a sentence to the log."""
+
+    name = "file"
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def send(self, notice: AnyNotice) -> None:
+        if append_once(self._path, notice.model_dump_json(), notice.notice_id):
+            if isinstance(notice, Notice):
+                logger.info("%s", _sentence(notice), extra={"run_id": notice.run_id})
+            else:
+                logger.info("%s", _sentence_about_flow(notice))
+
+    def check(self) -> str:
+        check_writable(self._path.parent)
+        return f"{self.name} {self._path}"
+
+
+def _sentence(notice: Notice) -> str:
+    tasks = ", ".join(f"{count} {status}" for status, count in notice.tasks.items() if count)
+    reason = f" ({notice.reason})" if notice.reason else ""
+    explanation = f"; {notice.explanation.text}" if notice.explanation else ""
+    return f"{notice.crawler} {notice.kind}: {notice.status}{reason}; tasks: {tasks or 'none'}{explanation}"
+
+
+def _sentence_about_flow(notice: FlowNotice) -> str:
+    members = ", ".join(f"{count} {state}" for state, count in notice.counts.items())
+    failures = "".join(f"; {failure.path}: {failure.reason or failure.state}" for failure in notice.failures)
+    return f"flow {notice.flow_id} ended: {notice.state}; members: {members or 'none'}{failures}"

@@ -6,16 +6,67 @@ fast as zlib: the same bytes in the same chunks give the same zip, on the same k
 
 An entry whose content is in memory has its sizes in its header. The sizes of a streamed entry follow its content, in a
 data descriptor. An entry, or a zip, too large for 32 bits is in the format zip64.
+
+Parts of an archive's zip: names of files, and a sink that hashes the zip's bytes.
+
+Names in the archive are texts that every unzip program accepts, and that readers can turn back into the original bytes.
+Three kinds of bytes become `%` and two hexadecimal digits: bytes outside UTF-8, control characters, and characters with
+a meaning for folders, drives or wildcards on Windows. A percent sign before two such digits becomes `%25`.
 """
 
+import hashlib
+import os
+import re
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import IO, NamedTuple
+from typing import IO, NamedTuple, Protocol
 
 from isal import isal_zlib
 
-from crawler_lifecycle.delivery.adapters.zip_parts import Sink
+# the archive's manifest explains how names are escaped
+RULE = "a byte of a name that not every system takes is % and two hexadecimal digits; percent-decoding gives the name"
+TO_ESCAPE = re.compile(rb'[\x00-\x1f\x7f\\\\:*?"<>|]|%(?=[0-9A-Fa-f]{2})')
+# characters to which `surrogateescape` decodes bytes outside UTF-8, with their escapes
+NOT_UTF8 = {0xDC00 + byte: f"%{byte:02X}" for byte in range(0x80, 0x100)}
+
+
+def archived_name(path: str) -> str:
+    """Return a file's name in the archive; `path` is relative, as the file system gives the path."""
+    escaped = TO_ESCAPE.sub(lambda match: b"%%%02X" % match[0][0], os.fsencode(path))
+    return escaped.decode("utf-8", "surrogateescape").translate(NOT_UTF8)
+
+
+class Sink(Protocol):
+    """A target written from beginning to end; seeking back is not needed."""
+
+    def write(self, data: bytes, /) -> int: ...
+
+    def flush(self) -> None: ...
+
+
+class Measured:
+    """Sink that passes bytes on to another sink, and counts and hashes the bytes.
+
+    The sink cannot seek back, so a hashed byte never changes.
+    """
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self._digest = hashlib.sha256()
+        self.size = 0
+
+    def write(self, data: bytes, /) -> int:
+        self._digest.update(data)
+        self.size += len(data)
+        return self._sink.write(data)
+
+    def flush(self) -> None:
+        self._sink.flush()
+
+    def sha256(self) -> str:
+        return self._digest.hexdigest()
+
 
 LEVEL = 2  # of ISA-L's levels 0 to 3: level 1 is no faster and compresses text less, level 3 takes twice the time
 RAW = -15  # window bits for deflate without a header of its own

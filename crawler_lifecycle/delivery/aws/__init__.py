@@ -1,5 +1,4 @@
 """Exports to AWS or to servers with the same protocols: events to EventBridge, archives to S3.
 
-`client` creates the clients and translates their errors. `events` announces. `archives` puts a run's files into a
-bucket, and `upload` is a multipart upload.
+`client` creates the clients and translates their errors. `events` announces. `archives` uploads a run's files in parts.
 """

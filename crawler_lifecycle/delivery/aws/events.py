@@ -4,7 +4,7 @@ from typing import Any
 
 from crawler_lifecycle.delivery.aws.client import make_client, translated_errors
 from crawler_lifecycle.errors import Refused, TemporaryError
-from crawler_lifecycle.model.flow_announcements import FlowNoticeKind
+from crawler_lifecycle.model.flow_states import FlowNoticeKind
 from crawler_lifecycle.model.notices import AnyEvent
 from crawler_lifecycle.model.states import ExportKind
 from crawler_lifecycle.settings.outside import ExportSettings

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
-from crawler_lifecycle.delivery.ports.outside import Pusher
+from crawler_lifecycle.delivery.ports import Pusher
 from crawler_lifecycle.errors import LifecycleError, NotReady, PermanentError, Refused, TemporaryError
 from crawler_lifecycle.model.notices import AnyNotice
 

@@ -11,7 +11,7 @@ from temporalio import activity
 
 from crawler_lifecycle.base.ranges import from_ranges, to_ranges
 from crawler_lifecycle.clusters.ports import Deployer
-from crawler_lifecycle.delivery.ports.outside import FlowSupervisors
+from crawler_lifecycle.delivery.ports import FlowSupervisors
 from crawler_lifecycle.errors import NotFound, Over, PermanentError, TemporaryError
 from crawler_lifecycle.flows.ports.ledger import CrawlStart, CrawlToStop, FlowLedger
 from crawler_lifecycle.flows.rules.ends import AttemptEnd, Refusal, is_missing, refusal
@@ -29,7 +29,7 @@ from crawler_lifecycle.model.flow_states import EndKind
 from crawler_lifecycle.model.requests import RunRequest, StopRequest
 from crawler_lifecycle.model.run_plan import Counted
 from crawler_lifecycle.model.supervision import WorkflowInfo
-from crawler_lifecycle.runs.ports.runs import Runs
+from crawler_lifecycle.runs.ports import Runs
 from crawler_lifecycle.runs.rules.plan import RunLimits, planned
 from crawler_lifecycle.temporal.together import gather_limited
 

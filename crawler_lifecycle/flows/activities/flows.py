@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from temporalio import activity
 
-from crawler_lifecycle.delivery.ports.outside import Announcer, Pusher
+from crawler_lifecycle.delivery.ports import Announcer, Pusher
 from crawler_lifecycle.errors import LifecycleError, NotFound, PermanentError, TemporaryError
 from crawler_lifecycle.flows.model.requests import CancelMembers, PushFlow
 from crawler_lifecycle.flows.ports.ledger import Delivery, FlowDoors, FlowEnds, FlowLedger, OwedEnd
@@ -20,11 +20,10 @@ from crawler_lifecycle.flows.rules.messages import (
     WriteFlow,
     Written,
 )
-from crawler_lifecycle.model.flow_announcements import FlowEvent, FlowNotice
-from crawler_lifecycle.model.flow_supervision import FlowSupervised, SuperviseFlow
+from crawler_lifecycle.model.flow_states import FlowEvent, FlowNotice, FlowSupervised, SuperviseFlow
 from crawler_lifecycle.model.naming import event_id
 from crawler_lifecycle.model.run_plan import Counted
-from crawler_lifecycle.runs.ports.runs import SupervisorExecution
+from crawler_lifecycle.runs.ports import SupervisorExecution
 
 DOOR = "schedule"
 BY_TEMPORAL = CancelMembers(actor="temporal", door="temporal", reason="the flow's workflow was cancelled in Temporal")

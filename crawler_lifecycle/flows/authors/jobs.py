@@ -8,8 +8,7 @@ from typing import Any, ClassVar, Self, TypedDict, TypeVar, Unpack
 from pydantic import JsonValue
 
 from crawler_lifecycle.base.limits import LARGEST_ARGUMENTS, MOST_ATTEMPTS
-from crawler_lifecycle.base.names import checked_text
-from crawler_lifecycle.base.near_names import did_you_mean
+from crawler_lifecycle.base.names import checked_text, did_you_mean
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.flows.model.definition import ApprovalWork, CallForm, CrawlWork, ManagerWork, StepWork, Work
 from crawler_lifecycle.flows.model.values import check_size, encode, size_of

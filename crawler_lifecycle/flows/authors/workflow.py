@@ -7,8 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any, Self, Unpack
 
 from crawler_lifecycle.base.limits import LARGEST_CONTEXT
-from crawler_lifecycle.base.names import ROOT, checked_name, checked_text, joined, parent_path
-from crawler_lifecycle.base.near_names import did_you_mean
+from crawler_lifecycle.base.names import ROOT, checked_name, checked_text, did_you_mean, joined, parent_path
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.flows.authors import building
 from crawler_lifecycle.flows.authors.building import cascade_job, item_jobs, task_job

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import click
 from click.shell_completion import CompletionItem
 
-from crawler_lifecycle.console.api_choice import open_connection, typed_api
-from crawler_lifecycle.console.common import Command, print_answer, user_name
+from crawler_lifecycle.console.common import Command, open_connection, print_answer, typed_api, user_name
 from crawler_lifecycle.console.completion import MOST_NAMES, completed_by
 from crawler_lifecycle.console.failures import REFUSED, fail
 from crawler_lifecycle.errors import BadInput

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from crawler_lifecycle.base.words import counted
-from crawler_lifecycle.console.api_choice import open_connection
-from crawler_lifecycle.console.common import KeyValue, print_json, standard_options
+from crawler_lifecycle.console.common import KeyValue, open_connection, print_json, standard_options
 from crawler_lifecycle.console.failures import INTERRUPTED
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.flows.cli.items import has_ledger
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from crawler_lifecycle.flows.model.records import FlowAnswer, FlowSummary
     from crawler_lifecycle.flows.model.requests import StopWay
     from crawler_lifecycle.model.flow_states import FlowState
-    from crawler_lifecycle.runs.client.runs import ApiRuns
+    from crawler_lifecycle.runs.client import ApiRuns
 
 POLL_SECONDS = 2.0  # between two looks for open runs
 
@@ -84,7 +83,7 @@ def stop(
     from crawler_lifecycle.flows.client import ApiFlows
     from crawler_lifecycle.flows.model.requests import StopFlow, StopWay
     from crawler_lifecycle.model.requests import refusals_as_bad_input
-    from crawler_lifecycle.runs.client.runs import ApiRuns
+    from crawler_lifecycle.runs.client import ApiRuns
 
     if drain + leave + force > 1:
         raise click.UsageError("--drain, --leave and --force exclude each other")

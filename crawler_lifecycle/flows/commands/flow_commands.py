@@ -35,8 +35,8 @@ from crawler_lifecycle.flows.ports.records import Part
 from crawler_lifecycle.flows.rules.pruning import AFTER_A_DAY, Rule
 from crawler_lifecycle.flows.rules.rows import FlowRow
 from crawler_lifecycle.model.flow_states import FlowState
+from crawler_lifecycle.model.records import RunFilter
 from crawler_lifecycle.model.requests import StopRequest
-from crawler_lifecycle.model.run_filter import RunFilter
 from crawler_lifecycle.model.states import RunStatus
 from crawler_lifecycle.runs.commands.stops import StopCommand
 from crawler_lifecycle.temporal.engine import Engine

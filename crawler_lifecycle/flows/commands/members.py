@@ -23,7 +23,7 @@ from crawler_lifecycle.flows.rules.summary import status
 from crawler_lifecycle.flows.rules.words import NO_SUPERVISOR
 from crawler_lifecycle.model.flow_states import FlowIntent, MemberState
 from crawler_lifecycle.model.records import RunSummary
-from crawler_lifecycle.runs.ports.records import Records
+from crawler_lifecycle.runs.ports import Records
 
 MANAGED = (MemberState.AVAILABLE, MemberState.EXECUTING)  # states in which the manager knows more than its member
 MOST_ITEMS = 3  # a manager's jobs under way in an explanation

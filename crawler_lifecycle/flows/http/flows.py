@@ -26,8 +26,7 @@ from crawler_lifecycle.http import document as docs
 from crawler_lifecycle.http.cursors import make_cursor, read_place
 from crawler_lifecycle.http.events import COMMENT, PAUSES_PER_COMMENT, event, stream, wait_for_closing
 from crawler_lifecycle.http.problems import problem_of, problems
-from crawler_lifecycle.http.state import READING, READING_RESULTS, ApiState, Caller, ForCallers, api_state
-from crawler_lifecycle.http.temporal_ui import workflow_url
+from crawler_lifecycle.http.state import READING, READING_RESULTS, ApiState, Caller, ForCallers, api_state, workflow_url
 from crawler_lifecycle.model.flow_states import FlowState, MemberState
 from crawler_lifecycle.model.naming import flow_workflow_id
 

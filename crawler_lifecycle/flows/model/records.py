@@ -9,7 +9,7 @@ from pydantic import Field, JsonValue
 from crawler_lifecycle.base.base import Message
 from crawler_lifecycle.base.names import last_name
 from crawler_lifecycle.flows.model.manager_records import ItemSums, ManagerStatus
-from crawler_lifecycle.model.crawl_result import Stats
+from crawler_lifecycle.model.crawl_results import Stats
 from crawler_lifecycle.model.flow_states import FlowIntent, FlowState, MemberState
 from crawler_lifecycle.model.states import RunStatus
 

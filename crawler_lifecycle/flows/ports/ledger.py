@@ -38,9 +38,9 @@ from crawler_lifecycle.flows.rules.messages import (
     WriteFlow,
     Written,
 )
-from crawler_lifecycle.model.flow_announcements import FlowEnd
+from crawler_lifecycle.model.flow_states import FlowEnd
 from crawler_lifecycle.model.requests import RunRequest
-from crawler_lifecycle.runs.ports.runs import RunStore, SupervisorExecution
+from crawler_lifecycle.runs.ports import RunStore, SupervisorExecution
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import logging
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from crawler_lifecycle.delivery.ports.outside import FlowSupervisors
+from crawler_lifecycle.delivery.ports import FlowSupervisors
 from crawler_lifecycle.errors import LifecycleError, TemporaryError
 from crawler_lifecycle.flows.ports.records import FlowRecords
 

@@ -21,8 +21,7 @@ from crawler_lifecycle.base.limits import (
     MOST_GROUPS,
     MOST_MEMBERS,
 )
-from crawler_lifecycle.base.names import ROOT, SEPARATOR, depth, joined, parent_path
-from crawler_lifecycle.base.near_names import did_you_mean
+from crawler_lifecycle.base.names import ROOT, SEPARATOR, depth, did_you_mean, joined, parent_path
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.flows.model.definition import (
     ApprovalWork,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from crawler_lifecycle.base.near_names import did_you_mean
+from crawler_lifecycle.base.names import did_you_mean
 from crawler_lifecycle.errors import BadInput, Conflict, NotFound, Over
 from crawler_lifecycle.flows.model.records import LeftOut
 from crawler_lifecycle.flows.model.requests import Downstream, RetryMembers

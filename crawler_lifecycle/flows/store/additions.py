@@ -16,7 +16,7 @@ from crawler_lifecycle.limits.store.uses import counting
 from crawler_lifecycle.model.reasons import DISPATCHER, MAIN_JOB
 from crawler_lifecycle.model.run_plan import RunRef
 from crawler_lifecycle.model.states import ALIVE, Intent, RunStatus
-from crawler_lifecycle.runs.ports.runs import Addition
+from crawler_lifecycle.runs.ports import Addition
 from crawler_lifecycle.runs.store.creation import NEW_TASK
 from crawler_lifecycle.runs.store.reading import run_row
 

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, insert, select, update
 
 from crawler_lifecycle.database.flow_schema import flow_appends, flows
-from crawler_lifecycle.database.texts import is_text
+from crawler_lifecycle.database.types import is_text
 from crawler_lifecycle.errors import NotFound
 from crawler_lifecycle.flows.model.records import LeftOut
 from crawler_lifecycle.flows.model.requests import FlowRequest

@@ -47,9 +47,16 @@ from crawler_lifecycle.flows.store.reading import (
 from crawler_lifecycle.flows.store.rows import GROUP_COLUMNS, flow_row, group_row, groups, member_row, members
 from crawler_lifecycle.flows.store.starts import have_completed
 from crawler_lifecycle.flows.store.writing import write_changes
-from crawler_lifecycle.model.flow_announcements import MOST_FAILURES, FlowEnd, FlowFailure
-from crawler_lifecycle.model.flow_states import FAILED, FINAL, FlowState, MemberState
-from crawler_lifecycle.runs.ports.runs import SupervisorExecution
+from crawler_lifecycle.model.flow_states import (
+    FAILED,
+    FINAL,
+    MOST_FAILURES,
+    FlowEnd,
+    FlowFailure,
+    FlowState,
+    MemberState,
+)
+from crawler_lifecycle.runs.ports import SupervisorExecution
 
 LONGEST_REASON = 300  # characters in an announcement
 ends = flow_ends.c

@@ -10,8 +10,8 @@ from sqlalchemy import ColumnElement, Connection, Row, Select, and_, case, exist
 from crawler_lifecycle.database.flow_schema import flow_attempts, flow_groups, flow_logs, flow_members, flows
 from crawler_lifecycle.database.manager_schema import REFUSED_AS_FAILED, managers
 from crawler_lifecycle.database.schema import histories
-from crawler_lifecycle.database.texts import is_text
 from crawler_lifecycle.database.transactions import reading
+from crawler_lifecycle.database.types import is_text
 from crawler_lifecycle.flows.ports.records import (
     AttemptRecord,
     FlowFigures,

@@ -33,8 +33,7 @@ from crawler_lifecycle.flows.rules.planner import Planner, completes_approval
 from crawler_lifecycle.flows.rules.rows import NO_RETRY, TOP, GroupRow, Ledger, MemberRow
 from crawler_lifecycle.flows.rules.slicing import completed_before
 from crawler_lifecycle.model.flow_states import FlowState, MemberKind
-from crawler_lifecycle.temporal.in_the_task import at_once
-from crawler_lifecycle.temporal.options import WRITE
+from crawler_lifecycle.temporal.options import WRITE, at_once
 
 Result = TypeVar("Result")
 BYTES_IN_A_WRITE = 1_000_000  # at most, before the compression; Temporal refuses a payload over 2 MB

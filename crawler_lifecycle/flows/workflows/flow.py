@@ -13,10 +13,9 @@ from temporalio.common import RawValue
 
 from crawler_lifecycle.flows.workflows.course import Bell
 from crawler_lifecycle.flows.workflows.supervision import FlowSupervisor, begin
-from crawler_lifecycle.model.flow_states import FlowState
-from crawler_lifecycle.model.flow_supervision import FlowSupervised, SuperviseFlow
+from crawler_lifecycle.model.flow_states import FlowState, FlowSupervised, SuperviseFlow
 from crawler_lifecycle.model.naming import FLOW_WORKFLOW
-from crawler_lifecycle.temporal.inputs import NO_INPUT, decoded, failing_with_activity_message
+from crawler_lifecycle.temporal.converter import NO_INPUT, decoded, failing_with_activity_message
 
 # Events. A busy worker has to replay the history in the ten seconds of a workflow task, beside the tasks of many runs.
 LONGEST_HISTORY = 1_500  # beside the events of adopted attempts

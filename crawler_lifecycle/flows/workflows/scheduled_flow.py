@@ -14,10 +14,9 @@ from temporalio.exceptions import CancelledError, ChildWorkflowError, FailureErr
 
 from crawler_lifecycle.flows.activities.flows import ScheduledFlows
 from crawler_lifecycle.flows.rules.messages import FlowOccurrence, PushOccurrence
-from crawler_lifecycle.model.flow_states import FlowState
-from crawler_lifecycle.model.flow_supervision import FlowSupervised, SuperviseFlow
+from crawler_lifecycle.model.flow_states import FlowState, FlowSupervised, SuperviseFlow
 from crawler_lifecycle.model.naming import FLOW_WORKFLOW, SCHEDULED_FLOW_WORKFLOW, flow_workflow_id, scheduled_flow_id
-from crawler_lifecycle.temporal.inputs import NO_INPUT, decoded, failing_with_activity_message
+from crawler_lifecycle.temporal.converter import NO_INPUT, decoded, failing_with_activity_message
 from crawler_lifecycle.temporal.options import WRITE
 
 PAUSE = timedelta(seconds=15)  # before another look at a flow with a foreign or failed supervisor

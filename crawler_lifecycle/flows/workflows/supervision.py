@@ -17,11 +17,9 @@ from crawler_lifecycle.flows.workflows.course import Bell, Course, FlowAct, Writ
 from crawler_lifecycle.flows.workflows.crawls import CrawlStarter, CrawlStopper, StartChecks
 from crawler_lifecycle.flows.workflows.news import News, read
 from crawler_lifecycle.flows.workflows.steps import StepStarter
-from crawler_lifecycle.model.flow_states import FlowState
-from crawler_lifecycle.model.flow_supervision import SuperviseFlow
+from crawler_lifecycle.model.flow_states import FlowState, SuperviseFlow
 from crawler_lifecycle.model.run_plan import Counted
-from crawler_lifecycle.temporal.in_the_task import at_once
-from crawler_lifecycle.temporal.options import ANNOUNCE, WRITE
+from crawler_lifecycle.temporal.options import ANNOUNCE, WRITE, at_once
 from crawler_lifecycle.temporal.visibility import FLOW_ID, FLOW_STATE
 
 

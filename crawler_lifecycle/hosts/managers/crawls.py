@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from crawler_lifecycle.base.pacing import Backoff
 from crawler_lifecycle.clusters.ports import Deployer
-from crawler_lifecycle.delivery.ports.outside import FlowSupervisors
+from crawler_lifecycle.delivery.ports import FlowSupervisors
 from crawler_lifecycle.errors import Fenced, LifecycleError, PermanentError, TemporaryError
 from crawler_lifecycle.flows.model.turns import Start
 from crawler_lifecycle.flows.rules.ends import Refusal, is_missing, refusal

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from uuid import uuid4
 
 from crawler_lifecycle import logs
-from crawler_lifecycle.delivery.ports.outside import FlowSupervisors
+from crawler_lifecycle.delivery.ports import FlowSupervisors
 from crawler_lifecycle.errors import Fenced, TemporaryError
 from crawler_lifecycle.flows.authors.modules import Modules
 from crawler_lifecycle.flows.model.turns import NO_EFFECTS, Effects, Intent

@@ -24,8 +24,7 @@ from crawler_lifecycle.database.schema import (
 )
 from crawler_lifecycle.database.transactions import OPEN_STATUSES
 from crawler_lifecycle.errors import Conflict
-from crawler_lifecycle.limits.rules.open_runs import OpenRun
-from crawler_lifecycle.limits.rules.rooms import Hold, pause_in
+from crawler_lifecycle.limits.rules import Hold, OpenRun, pause_in
 from crawler_lifecycle.limits.store.uses import IS_MAIN, counted, fold, open_run, open_runs
 from crawler_lifecycle.model.limits import CRAWLER, INSTALLATION, LABEL, VALUES, ScopeLimits
 from crawler_lifecycle.model.states import RunStatus, TaskStatus

@@ -1,23 +1,44 @@
-"""Stored limits: caps, weights and pauses of scopes, and what the open runs use of them."""
+"""Stored limits: caps, weights and pauses of scopes, what the open runs use of them, and the line of runs without a
+permit.
+"""
 
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Column, Connection, Row, func, insert, select, update
+from sqlalchemy import Column, ColumnElement, Connection, Row, and_, case, func, insert, or_, select, update
 
 from crawler_lifecycle.database.database import Database
-from crawler_lifecycle.database.schema import histories, history_labels, scope_limits
-from crawler_lifecycle.database.texts import is_text
-from crawler_lifecycle.database.transactions import OnDatabase, reading, transaction
+from crawler_lifecycle.database.schema import OWN_INSTALLATION, histories, history_labels, scope_limits
+from crawler_lifecycle.database.transactions import OPEN_STATUSES, OnDatabase, reading, transaction
+from crawler_lifecycle.database.types import is_text
 from crawler_lifecycle.errors import NotFound
-from crawler_lifecycle.limits.rules.open_runs import Use
+from crawler_lifecycle.limits.rules import Use
 from crawler_lifecycle.limits.store.admission import limits_on_record, lock_admission
-from crawler_lifecycle.limits.store.line import is_in_line
 from crawler_lifecycle.limits.store.uses import correct, miscounts, uses
 from crawler_lifecycle.model.limits import CRAWLER, LABEL, LimitRecord, in_words
+from crawler_lifecycle.model.records import Place, RunRecord
+from crawler_lifecycle.model.states import Intent
 
 runs = histories.c
+
+
+def is_in_line() -> ColumnElement[bool]:
+    """Return the condition for the installation's runs that wait for their permit."""
+    waits = and_(runs.held_by.is_not(None), runs.admitted_at.is_(None), runs.intent == Intent.RUN)
+    return and_(waits, runs.status.in_(OPEN_STATUSES), runs.installation == OWN_INSTALLATION)
+
+
+def place_in_line(connection: Connection, run: RunRecord) -> Place | None:
+    """Return the run's place among the runs that the same scope holds; None unless the run waits for its permit."""
+    if run.held_by is None or run.admitted_at is not None or run.intent is not Intent.RUN:
+        return None
+    is_before = or_(runs.priority > run.priority, and_(runs.priority == run.priority, runs.id <= run.run_id))
+    query = select(func.sum(case((is_before, 1), else_=0)), func.count())
+    number, length = connection.execute(query.where(runs.held_by == run.held_by, is_in_line())).one()
+    return Place(number=int(number), length=length) if number else None
+
+
 RECENT_RUNS = 10_000
 # the columns with the names of a kind of scope, and with the RunID beside a name
 _NAMES: dict[str, Column[str]] = {CRAWLER: runs.crawler, LABEL: history_labels.c.label}

@@ -37,7 +37,7 @@ from crawler_lifecycle.database.schema import (
     task_histories,
 )
 from crawler_lifecycle.database.transactions import OPEN_STATUSES
-from crawler_lifecycle.limits.rules.open_runs import OpenRun, Use, total_use
+from crawler_lifecycle.limits.rules import OpenRun, Use, total_use
 from crawler_lifecycle.model.limits import CRAWLER, INSTALLATION, LABEL
 from crawler_lifecycle.model.naming import MAIN_TASK
 from crawler_lifecycle.model.states import ALIVE, IN_CLUSTER, Intent, TaskStatus

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from crawler_lifecycle.base.words import counted
-from crawler_lifecycle.clusters.cli.cataloguing import open_crawlers
+from crawler_lifecycle.clusters.cli import open_crawlers
 from crawler_lifecycle.console.common import Duration, print_answer, print_json, standard_options
 from crawler_lifecycle.console.failures import USAGE, fail
 from crawler_lifecycle.errors import BadInput, TemporaryError

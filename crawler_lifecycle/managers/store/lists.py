@@ -8,8 +8,8 @@ from sqlalchemy import Connection, and_, or_, select
 from crawler_lifecycle.database.flow_schema import flows
 from crawler_lifecycle.database.manager_schema import manager_attempts, manager_items, managers
 from crawler_lifecycle.database.schema import OWN_INSTALLATION, histories, history_labels, run_tags
-from crawler_lifecycle.database.texts import is_text
 from crawler_lifecycle.database.transactions import OPEN_STATUSES, reading
+from crawler_lifecycle.database.types import is_text
 from crawler_lifecycle.managers.ports import ManagerRef
 from crawler_lifecycle.managers.store.locks import OnManagers
 from crawler_lifecycle.managers.store.rows import JOB_COLUMNS, WITH_RUNS, job_of, job_of_run

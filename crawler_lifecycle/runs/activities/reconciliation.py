@@ -12,19 +12,26 @@ from temporalio import activity
 
 from crawler_lifecycle.base.ranges import from_ranges, to_ranges
 from crawler_lifecycle.clusters.ports import Cluster, Uids
-from crawler_lifecycle.delivery.activities.flow_nudges import NO_NUDGES, FlowNudges
+from crawler_lifecycle.delivery.activities.notices import NO_NUDGES, FlowNudges
 from crawler_lifecycle.errors import TemporaryError
 from crawler_lifecycle.model import task_changes as looks
 from crawler_lifecycle.model.looks import JobKey, Look, TaskRow, uids_of
 from crawler_lifecycle.model.run_plan import Removal, RemoveJobs, RunInput, RunRef
 from crawler_lifecycle.model.states import ALIVE, TaskStatus
 from crawler_lifecycle.runs.activities.metrics import count_saturated, measure_clocks
-from crawler_lifecycle.runs.ports.runs import Runs, Tasks
+from crawler_lifecycle.runs.ports import Runs, Tasks
 from crawler_lifecycle.runs.rules.limits import is_held
-from crawler_lifecycle.runs.rules.lingering import is_hopeless, leaving, lingering, overdue, removable
 from crawler_lifecycle.runs.rules.retries import NO_RETRIES, recheck_pause
-from crawler_lifecycle.runs.rules.saturation import in_words, saturation
-from crawler_lifecycle.runs.rules.verdict import verdicts
+from crawler_lifecycle.runs.rules.verdict import (
+    in_words,
+    is_hopeless,
+    leaving,
+    lingering,
+    overdue,
+    removable,
+    saturation,
+    verdicts,
+)
 
 # Temporal refuses a payload of more than 2 MB. A change mostly takes 350 bytes, evidence of a task about 5 kB.
 CHANGES_IN_A_LOOK = 3_000

@@ -11,14 +11,13 @@ from temporalio import activity
 from crawler_lifecycle.base.ranges import from_ranges, to_ranges
 from crawler_lifecycle.clusters.ports import Cluster, Uids
 from crawler_lifecycle.errors import Fenced, LifecycleError, TemporaryError
+from crawler_lifecycle.model.crawl_results import OutcomeFacts
 from crawler_lifecycle.model.looks import JobKey, TaskRow, uids_of
-from crawler_lifecycle.model.outcome_facts import OutcomeFacts
 from crawler_lifecycle.model.run_plan import CloseRun, Counted, RunRef
 from crawler_lifecycle.model.states import Intent, StopPhase, TaskStatus
-from crawler_lifecycle.runs.model.stopping import LogCancellation, NotePhase, StopReport, StopTasks
-from crawler_lifecycle.runs.ports.runs import Runs, RunState, Tasks
-from crawler_lifecycle.runs.rules.lingering import is_hopeless, lingering, overdue
-from crawler_lifecycle.runs.rules.verdict import verdict, with_facts
+from crawler_lifecycle.runs.model import LogCancellation, NotePhase, StopReport, StopTasks
+from crawler_lifecycle.runs.ports import Runs, RunState, Tasks
+from crawler_lifecycle.runs.rules.verdict import is_hopeless, lingering, overdue, verdict, with_facts
 
 JOBS_IN_A_PAGE = 500  # jobs per activity; the next activity has the further jobs
 TRIES_OF_A_PAGE = 4  # then the page waits for the stop's next round: a single job must not hold up the next pages

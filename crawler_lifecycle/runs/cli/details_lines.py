@@ -1,4 +1,4 @@
-"""Turns a run's record into lines of text: its fields, tasks, stop, exports, findings and timeline."""
+"""Turns a run's record and findings into lines of text: fields, tasks, stop, exports and timeline."""
 
 import json
 from collections.abc import Iterator
@@ -7,20 +7,56 @@ from datetime import datetime
 import click
 
 from crawler_lifecycle.base.words import counted
-from crawler_lifecycle.console.words import counts, crawled, duration, facts, named, rfc3339
-from crawler_lifecycle.limits.cli.lines import held_children, permit_words
-from crawler_lifecycle.model.crawl_result import CrawlResult
-from crawler_lifecycle.model.crawl_results import FIRST_STATS, PROBLEM
-from crawler_lifecycle.model.records import ExportRecord, FormerAttempt, Place, RunDetails, RunRecord, TaskRecord
+from crawler_lifecycle.console.words import (
+    counts,
+    crawled,
+    duration,
+    facts,
+    named,
+    rfc3339,
+)
+from crawler_lifecycle.limits.cli import held_children, permit_words
+from crawler_lifecycle.model.audits import FindingRecord
+from crawler_lifecycle.model.crawl_results import FIRST_STATS, PROBLEM, CrawlResult
+from crawler_lifecycle.model.records import (
+    ExportRecord,
+    FormerAttempt,
+    Place,
+    RunDetails,
+    RunRecord,
+    TaskRecord,
+)
 from crawler_lifecycle.model.states import TaskStatus
 from crawler_lifecycle.model.task_changes import LOG_NOT_READ
-from crawler_lifecycle.runs.cli.finding_lines import finding_lines
 from crawler_lifecycle.runs.cli.list_lines import coloured_status, time_taken, why
-from crawler_lifecycle.runs.cli.progress_lines import cause_of, next_look_at, stop_lines, task_line
+from crawler_lifecycle.runs.cli.screen import cause_of, next_look_at, stop_lines, task_line
+
+LAST_LINES = 3  # longest extract from a finding's evidence
+
+
+def finding_lines(finding: FindingRecord) -> Iterator[str]:
+    """Yield the lines of a finding: its times, message, repair and evidence."""
+    state = f"until {time_text(finding.closed_at)}" if finding.closed_at else "open"
+    yield f"{time_text(finding.first_seen_at)}  {finding.kind}, {state}: {run_prefix(finding.run_id)}{finding.message}"
+    if finding.action:
+        times = f", {finding.acts} times so far" if finding.acts > 1 else ""
+        yield f"    done {time_text(finding.acted_at)}: {finding.action}{times}"
+    if finding.problem and finding.closed_at is None:
+        yield f"    {finding.problem}"
+    if finding.evidence:
+        yield from (f"    | {line}" for line in finding.evidence.splitlines()[-LAST_LINES:])
+
+
+def run_prefix(run_id: int | None) -> str:
+    return f"run {run_id}: " if run_id is not None else ""
+
+
+def time_text(moment: datetime | None) -> str:
+    return rfc3339(moment) if moment else "never"
+
 
 UNUSABLE = PROBLEM.partition(":")[0]  # beginning of the event about a result that does not count
 MOST_WARNINGS = 3  # lines about unusable results, at a run's end
-LAST_LINES = 3  # longest extract from a task's log tail
 
 
 def details_lines(details: RunDetails, now: datetime) -> Iterator[str]:

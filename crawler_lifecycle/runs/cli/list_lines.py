@@ -15,7 +15,7 @@ from crawler_lifecycle.console.words import (
     table,
     waiting_words,
 )
-from crawler_lifecycle.limits.cli.lines import permit_words, was_held
+from crawler_lifecycle.limits.cli import permit_words, was_held
 from crawler_lifecycle.model.reasons import BY_A_STOP
 from crawler_lifecycle.model.records import RunSummary
 from crawler_lifecycle.model.states import ListedStatus, RunStatus

@@ -1,13 +1,36 @@
-"""Makes the requests for runs and stops from the options of a command, and defines the shared options."""
+"""Parts for all commands with runs: the client, the argument RUN, the shared options, and the requests."""
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.shell_completion import CompletionItem
 
-from crawler_lifecycle.console.common import Command, Duration, KeyValue, requester
+from crawler_lifecycle.console.common import Command, Duration, KeyValue, open_connection, requester
+from crawler_lifecycle.console.completion import MOST_NAMES, completed_by
 
 if TYPE_CHECKING:
     from crawler_lifecycle.model.requests import RunRequest, StopRequest
+    from crawler_lifecycle.runs.client import ApiRuns
+    from crawler_lifecycle.transport.connection import HttpConnection
+
+
+def open_runs(state: Path | None) -> "ApiRuns":
+    from crawler_lifecycle.runs.client import ApiRuns
+
+    return ApiRuns(open_connection(state))
+
+
+def _runs(connection: "HttpConnection") -> Iterator[CompletionItem]:
+    from crawler_lifecycle.runs.client import ApiRuns
+
+    newest = ApiRuns(connection).all(page_size=MOST_NAMES, flows="true")
+    return (CompletionItem(str(run.run_id), help=f"{run.crawler} {run.status}") for run in newest)
+
+
+run_argument = click.argument("run", shell_complete=completed_by(_runs))
+
 
 Arguments = tuple[tuple[str, str], ...]
 DURATIONS = ("start_limit", "max_duration", "grace")  # the request's fields have these names with `_seconds`

@@ -11,25 +11,25 @@ from dataclasses import asdict
 
 from crawler_lifecycle.clusters.ports import HasPlaces, LogChunk
 from crawler_lifecycle.context import CommandParts, ControlContext
-from crawler_lifecycle.delivery.ports.outside import RunArchive
+from crawler_lifecycle.delivery.ports import RunArchive
 from crawler_lifecycle.errors import Conflict, NotFound, TemporaryError
 from crawler_lifecycle.model.answers import ClusterPlaces, InstallationView
 from crawler_lifecycle.model.limits import INSTALLATION
 from crawler_lifecycle.model.naming import event_id
 from crawler_lifecycle.model.records import (
+    OPEN_RUNS,
     CrawlerRuns,
     ExportRecord,
     RunDetails,
+    RunFilter,
     RunOverview,
     RunRecord,
     RunSummary,
+    TaskOrder,
     TaskRecord,
 )
-from crawler_lifecycle.model.run_filter import OPEN_RUNS, RunFilter
 from crawler_lifecycle.model.states import ExportKind, ExportState, ListedStatus, TaskStatus
-from crawler_lifecycle.model.task_order import TaskOrder
-from crawler_lifecycle.runs.ports.records import SaturatedRuns
-from crawler_lifecycle.runs.ports.runs import RunStore
+from crawler_lifecycle.runs.ports import RunStore, SaturatedRuns
 
 POLL_PAUSE = 0.3  # seconds between two reads of a watched run
 EXPORT_PATIENCE = 30.0  # seconds to wait for the exports after the end of a run

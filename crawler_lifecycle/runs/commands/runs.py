@@ -13,8 +13,8 @@ from crawler_lifecycle.base.words import counted
 from crawler_lifecycle.context import ControlContext
 from crawler_lifecycle.errors import Conflict, LifecycleError, Over, TemporaryError
 from crawler_lifecycle.model.answers import Resumed, Started, Stopping
-from crawler_lifecycle.model.closing_notice import is_undelivered
 from crawler_lifecycle.model.naming import EXPORT_WORKFLOW, RUN_WORKFLOW, export_workflow_id
+from crawler_lifecycle.model.notices import is_undelivered
 from crawler_lifecycle.model.records import RunOverview, RunRecord
 from crawler_lifecycle.model.requests import RunRequest, StopRequest, refuse_flow
 from crawler_lifecycle.model.run_plan import ExportAgain, RunRef
@@ -22,7 +22,7 @@ from crawler_lifecycle.model.states import ExportState, RunStatus
 from crawler_lifecycle.model.supervision import foreign_workflow_problem
 from crawler_lifecycle.runs.commands.reading import EXPORT_PATIENCE, RunReader
 from crawler_lifecycle.runs.commands.stops import StopCommand
-from crawler_lifecycle.runs.ports.runs import Addition, RunStore
+from crawler_lifecycle.runs.ports import Addition, RunStore
 from crawler_lifecycle.temporal.engine import Engine
 from crawler_lifecycle.temporal.worker_checks import check_worker
 

@@ -22,7 +22,7 @@ from crawler_lifecycle.model.answers import Stopping
 from crawler_lifecycle.model.records import RunRecord
 from crawler_lifecycle.model.requests import RunRequest, StopRequest
 from crawler_lifecycle.model.states import Intent
-from crawler_lifecycle.runs.ports.runs import RunStore
+from crawler_lifecycle.runs.ports import RunStore
 from crawler_lifecycle.temporal.engine import Engine
 
 __all__ = ["StopCommand", "Stopping"]

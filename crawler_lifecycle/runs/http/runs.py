@@ -11,18 +11,15 @@ from crawler_lifecycle.errors import BadInput, LifecycleError, NotFound
 from crawler_lifecycle.http.cursors import make_cursor, read_cursor
 from crawler_lifecycle.http.document import NO_RUN, NO_TASK
 from crawler_lifecycle.http.problems import problems
-from crawler_lifecycle.http.state import BEARER, READING, ApiState, Caller, ForCallers, Run, api_state
-from crawler_lifecycle.http.temporal_ui import workflow_url
+from crawler_lifecycle.http.state import BEARER, READING, ApiState, Caller, ForCallers, Run, api_state, workflow_url
 from crawler_lifecycle.model.answers import CrawlerEntries
 from crawler_lifecycle.model.deployment import Crawler
-from crawler_lifecycle.model.records import RunDetails, TaskRecord, without_values
-from crawler_lifecycle.model.run_filter import RunFilter
+from crawler_lifecycle.model.records import RunDetails, RunFilter, TaskOrder, TaskRecord, without_values
 from crawler_lifecycle.model.states import TaskStatus
-from crawler_lifecycle.model.task_order import TaskOrder
 from crawler_lifecycle.runs.commands.runs import RunCommands
 from crawler_lifecycle.runs.http import messages
-from crawler_lifecycle.runs.http.filters import Chosen
-from crawler_lifecycle.runs.ports.runs import RunStore
+from crawler_lifecycle.runs.http.messages import Chosen
+from crawler_lifecycle.runs.ports import RunStore
 
 
 class HasRuns(ForCallers, Protocol):

@@ -21,7 +21,7 @@ from crawler_lifecycle.clusters.ports import Cluster
 from crawler_lifecycle.errors import LifecycleError, NotFound, NotReady, TemporaryError
 from crawler_lifecycle.http.health import Pulses
 from crawler_lifecycle.model.supervision import Nudge
-from crawler_lifecycle.runs.ports.runs import Claims
+from crawler_lifecycle.runs.ports import Claims
 
 log = logging.getLogger(__name__)
 

@@ -2,16 +2,156 @@
 
 A program that was asked to end, and then ended with 0, counts as not finished (docs/decisions/0006): many programs obey
 a request to end with exit code 0.
+
+Rules for causes: why a living task waits, or its present trouble, from its row and its job.
+
+Rules for merging a task's recorded outcome facts with the facts in a new look.
+
+The important fact is the order: whether the program ended before or after a request to end (`told_to_end`). An order on
+record stays, because a later look could only compare two machines' times, and such times prove no order.
 """
 
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from crawler_lifecycle.model import reasons
+from crawler_lifecycle.model.crawl_results import OutcomeFacts
 from crawler_lifecycle.model.looks import EndRequest, JobLook, JobPhase, TaskRow
-from crawler_lifecycle.model.outcome_facts import OutcomeFacts
+from crawler_lifecycle.model.reasons import (
+    BACKOFF,
+    FAILING,
+    FINISHING,
+    POD_OVERDUE,
+    POD_TERMINATING,
+    SIDECAR_HANGING,
+    UNEXPLAINED,
+)
 from crawler_lifecycle.model.states import Intent, TaskStatus
-from crawler_lifecycle.runs.rules.causes import is_told_to_end_on_record, told_to_end_by
+
+CAUSES_NEAR_THE_END = (reasons.FINISHING, reasons.BACKOFF, reasons.FAILING)  # the program has ended, or will end soon
+# General causes with their precise causes. A job always shows the general cause; only an event shows the precise
+# cause. The cluster deletes events after an hour: from then on only the row has the precise cause. POD_CREATE_REJECTED
+# is left out: a task is given up only if look after look shows its rejection.
+PRECISE_CAUSES = {
+    reasons.POD_NOT_CREATED: (reasons.QUOTA,),
+    reasons.CONTAINER_CREATING: (reasons.VOLUME, reasons.POD_SANDBOX, reasons.RESOURCE_CLAIM),
+}
+
+
+def cause_of(row: TaskRow, job: JobLook, intent: Intent) -> str | None:
+    """Return the cause for a living task's row; None if the task neither waits nor is in trouble.
+
+    The cause is the job's, except where the row knows more than the job shows, or where the intent shows a deletion
+    from outside.
+    """
+    if row.cause == reasons.POD_OVERDUE and intent is Intent.RUN:
+        return reasons.POD_OVERDUE  # not a deletion from outside: the service itself deletes an overdue job
+    if row.cause in PRECISE_CAUSES.get(job.cause or "", ()):
+        return row.cause
+    is_deleted_without_stop = job.phase is JobPhase.ENDING and job.stop_asked and intent is Intent.RUN
+    if is_deleted_without_stop:
+        return job.cause if job.cause in (reasons.ORPHAN_PODS, reasons.POD_OVERDUE) else reasons.DELETED_EXTERNALLY
+    is_near_the_end = job.cause in CAUSES_NEAR_THE_END or (job.phase is JobPhase.ENDING and not job.cause)
+    if is_near_the_end and is_told_to_end_on_record(row):
+        # the job does not show the request to end any more, but the verdict on the end needs the request
+        return reasons.POD_TERMINATING
+    return job.cause
+
+
+def reason_while_alive(row: TaskRow, job: JobLook, cause: str | None) -> str | None:
+    """Return the reason for a living task's row: who asked the program to end; None if nobody did.
+
+    The row keeps the author: only the pod names the author, and the pod may be deleted before the task is over.
+    """
+    if cause == reasons.POD_TERMINATING:
+        return job.reason or row.reason
+    if cause == reasons.DELETED_EXTERNALLY:
+        # a deletion of the Job is a request only once its pods were notified, as the job shows now or an earlier look
+        # saw
+        were_pods_told = reasons.POD_TERMINATING in (job.cause, row.cause)
+        return reasons.DELETED_EXTERNALLY if were_pods_told else row.reason
+    return None
+
+
+def is_told_to_end_on_record(row: TaskRow) -> bool:
+    """Return whether an earlier look saw that the program was asked to end.
+
+    The deletion of a Job from outside counts only if its pods were notified, too: then the row has a reason.
+    """
+    if row.cause == reasons.DELETED_EXTERNALLY:
+        return row.reason is not None
+    return row.cause in (reasons.POD_TERMINATING, reasons.POD_OVERDUE)
+
+
+def told_to_end_by(row: TaskRow) -> str | None:
+    """Return who asked the program to end, by the row; None if no request or no author is recorded."""
+    if row.cause == reasons.POD_OVERDUE:
+        return reasons.POD_OVERDUE
+    return row.reason if is_told_to_end_on_record(row) else None
+
+
+# A job with one of these causes still has the pod of the recorded facts. With any other cause, a job before its end
+# has a new pod, and the recorded facts do not describe the new pod's program.
+CAUSES_WITH_THE_SAME_PROGRAM = (POD_TERMINATING, POD_OVERDUE, SIDECAR_HANGING, FINISHING, BACKOFF, FAILING)
+
+
+def facts_on_record(row: TaskRow) -> OutcomeFacts | None:
+    """Return the task's recorded facts; None without facts, or if the facts belong to another job."""
+    return row.facts if row.facts and row.facts.job_uid == row.job_uid else None
+
+
+def facts_after(row: TaskRow, job: JobLook) -> OutcomeFacts | None:
+    """Return the facts about the job's program after the look; None if neither row nor look has valid facts."""
+    on_record = facts_on_record(row)
+    if on_record and on_record.job_uid != job.uid:  # the look shows another job of the same name
+        on_record = None
+    if job.facts is None:
+        return on_record if _shows_the_same_program(job) else None
+    return _merged(on_record, job.facts) if on_record else job.facts
+
+
+def facts_before_a_stop(row: TaskRow, facts: OutcomeFacts) -> OutcomeFacts | None:
+    """Return the facts that a stop has to record before the end of the task's job. None: no new facts."""
+    if row.status.is_over or row.job_uid != facts.job_uid:
+        return None
+    on_record = facts_on_record(row)
+    merged = _merged(on_record, facts) if on_record else facts
+    return None if merged == on_record else merged
+
+
+def _shows_the_same_program(job: JobLook) -> bool:
+    """Return whether the recorded facts still fit the job's program: the job has ended or is ending."""
+    return job.phase.has_ended or job.phase is JobPhase.ENDING or job.cause in CAUSES_WITH_THE_SAME_PROGRAM
+
+
+def _merged(on_record: OutcomeFacts, new: OutcomeFacts) -> OutcomeFacts:
+    """Return the valid facts after new facts about the same job."""
+    if on_record.has_ended and not new.has_ended:
+        return on_record  # the new facts are an older observation, or show another pod, asked to end
+    if not _describe_the_same_pod(on_record, new):
+        return new
+    if on_record.has_ended:  # a recorded end stays, unless only the new facts show the order or say how it came
+        adds_the_order = on_record.told_to_end is None and new.told_to_end is not None
+        return new if not _says_nothing(new) and (adds_the_order or _says_nothing(on_record)) else on_record
+    if on_record.told_to_end:  # the request came before the end, whatever order the new facts show
+        return new.model_copy(update={"told_to_end": True, "told_by": new.told_by or on_record.told_by})
+    return new
+
+
+def _says_nothing(end: OutcomeFacts) -> bool:
+    """Return whether a pod was shown as failed without the main container's end and without any reason."""
+    return end.exit_code is None and end.reason == UNEXPLAINED and not end.told_to_end
+
+
+def _describe_the_same_pod(on_record: OutcomeFacts, new: OutcomeFacts) -> bool:
+    """Return whether both facts are about the same pod.
+
+    Recorded facts without a pod come from the Job alone. Such facts count as the same pod's, unless the new facts deny
+    a request to end.
+    """
+    is_from_job_alone = on_record.pod_uid is None and new.told_to_end is not False
+    return on_record.pod_uid == new.pod_uid or is_from_job_alone
+
 
 TWO_CLOCKS = timedelta(minutes=1)  # largest difference between the cluster's clock and ours
 # messages for the task's row

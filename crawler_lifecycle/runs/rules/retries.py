@@ -13,8 +13,7 @@ from crawler_lifecycle.model.looks import JobLook, Look, TaskRow
 from crawler_lifecycle.model.retries import FailureKind, NextAttempt, Retries
 from crawler_lifecycle.model.states import TaskStatus
 from crawler_lifecycle.model.task_changes import TaskChange
-from crawler_lifecycle.runs.rules.endings import Ending
-from crawler_lifecycle.runs.rules.facts import facts_on_record
+from crawler_lifecycle.runs.rules.endings import Ending, facts_on_record
 
 NO_RETRIES = Retries(infrastructure=0, program=0)
 LONGEST_PAUSE = timedelta(minutes=10)

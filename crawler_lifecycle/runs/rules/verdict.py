@@ -1,21 +1,121 @@
 """Rules for verdicts: how a look changes a task's row. The rules are the same for every cluster.
 
 In all functions, None in place of a change means that the row is right already, or that the look proves no change.
+
+Rules to select jobs in a look: hopeless, lingering, overdue and leaving jobs, and ended jobs to remove.
+
+Rule for saturation: a task has waited for room or for a node for five minutes, and no task has started meanwhile.
 """
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
-from crawler_lifecycle.model.looks import JobLook, JobPhase, Look, TaskRow
-from crawler_lifecycle.model.outcome_facts import OutcomeFacts
-from crawler_lifecycle.model.reasons import POD_CREATE_REJECTED, POD_TERMINATING, RESULT_UNKNOWN
+from crawler_lifecycle.model.crawl_results import OutcomeFacts
+from crawler_lifecycle.model.looks import JobKey, JobLook, JobPhase, Look, TaskRow
+from crawler_lifecycle.model.reasons import (
+    CAPACITY,
+    NOT_CONSIDERED,
+    ORPHAN_PODS,
+    POD_CREATE_REJECTED,
+    POD_OVERDUE,
+    POD_TERMINATING,
+    QUOTA,
+    RESULT_UNKNOWN,
+    UNSCHEDULABLE,
+)
 from crawler_lifecycle.model.retries import Retries
 from crawler_lifecycle.model.states import Intent, TaskStatus
 from crawler_lifecycle.model.task_changes import TaskChange
-from crawler_lifecycle.runs.rules.causes import cause_of, reason_while_alive
-from crawler_lifecycle.runs.rules.endings import Ending, ending, ending_of_absent, ending_of_given_up
-from crawler_lifecycle.runs.rules.facts import facts_after, facts_before_a_stop, facts_on_record
+from crawler_lifecycle.runs.rules.endings import (
+    Ending,
+    cause_of,
+    ending,
+    ending_of_absent,
+    ending_of_given_up,
+    facts_after,
+    facts_before_a_stop,
+    facts_on_record,
+    reason_while_alive,
+)
 from crawler_lifecycle.runs.rules.retries import NO_RETRIES, is_absent_for_sure, retry_kind, with_retries
+
+
+def is_hopeless(look: Look, change: TaskChange) -> bool:
+    """Return whether the change gives up a task because its job still waits in vain, such as for an image.
+
+    The job may start at any moment, and a started crawl must not be ended. So the task ends only by a look immediately
+    before the job's deletion.
+    """
+    job = look.jobs.get((change.task, change.attempt))
+    return change.status.is_over and job is not None and job.phase is JobPhase.WAITING and job.uid == change.job_uid
+
+
+def lingering(look: Look, rows: Iterable[TaskRow], intent: Intent) -> list[JobKey]:
+    """Return the living jobs without an open task, and orphan pods without a request to end.
+
+    Jobs with another attempt than the task's row, or without a row, count as jobs without an open task. Such jobs exist
+    after the database was restored from a backup.
+    """
+    wanted = {(row.task, row.attempt) for row in rows if not row.status.is_over}
+    living = {key: job for key, job in look.jobs.items() if not job.gone}
+    return sorted(key for key, job in living.items() if key not in wanted or _is_orphan_without_request(job, intent))
+
+
+def _is_orphan_without_request(job: JobLook, intent: Intent) -> bool:
+    """Return whether orphan pods live on without a request to end. In a stop, the stop asks these pods to end."""
+    return intent is Intent.RUN and job.cause == ORPHAN_PODS
+
+
+def overdue(look: Look, rows: Iterable[TaskRow]) -> list[JobKey]:
+    """Return the living overdue jobs to kill.
+
+    An open task's job is killed only if the task's row shows the job as overdue already. The first look only records
+    the job as overdue: a clock may be wrong for a moment, and must kill no wanted job. A job without an open task is
+    killed at the first look.
+    """
+    open_rows = (row for row in rows if not row.status.is_over)
+    spared = {(row.task, row.attempt) for row in open_rows if row.cause != POD_OVERDUE}  # not recorded as overdue yet
+    living_overdue = (key for key, job in look.jobs.items() if job.overdue and not job.gone)
+    return sorted(key for key in living_overdue if key not in spared)
+
+
+def leaving(look: Look) -> int:
+    """Return how many jobs are leaving: they have ended, were deleted and are still listed."""
+    return sum(job.leaving for job in look.jobs.values())
+
+
+def removable(look: Look) -> set[JobKey]:
+    """Return the ended jobs to remove; none if the cluster does not keep ended jobs."""
+    return {key for key, job in look.jobs.items() if look.keeps_ended_jobs and job.removable}
+
+
+PATIENCE = timedelta(minutes=5)  # a shorter wait for room is usual
+# causes of a wait for room or for a node
+FULL = frozenset({CAPACITY, QUOTA, UNSCHEDULABLE, NOT_CONSIDERED})
+WITHOUT_NODE = (UNSCHEDULABLE, NOT_CONSIDERED)  # a lack of room is a possible reason, among further reasons
+# RUNNING is here because a preempted task keeps this status while the task waits for room for its next pod
+WAITING = (TaskStatus.QUEUED, TaskStatus.DEPLOYING, TaskStatus.PENDING, TaskStatus.RUNNING)
+
+
+def is_saturated(cause: str | None, since: datetime | None, now: datetime) -> bool:
+    """Return whether the wait is for room or for a node, and has lasted for at least five minutes."""
+    return cause in FULL and since is not None and now - since >= PATIENCE
+
+
+def in_words(cause: str | None) -> str:
+    """Return the saturation by this cause in words, for people."""
+    return "no node takes its pods" if cause in WITHOUT_NODE else "no capacity for over 5 minutes"
+
+
+def saturation(rows: Iterable[TaskRow], look: Look, now: datetime) -> str | None:
+    """Return the cause of the first long wait for room or a node; None without one, or if a task has started lately."""
+    rows = list(rows)
+    starts = [row.started_at for row in rows] + [job.started_at for job in look.jobs.values()]
+    if any(start is not None and now - start < PATIENCE for start in starts):
+        return None
+    waiting = (row for row in rows if row.status in WAITING)
+    return next((row.cause for row in waiting if is_saturated(row.cause, row.cause_since, now)), None)
+
 
 LOOKS_TO_CONFIRM_ABSENCE = 2  # a single wrong list must not make a task LOST
 LOOKS_TO_CONFIRM_ABSENCE_IN_A_STOP = 1  # a stop must not wait, and an absent job has ended anyway

@@ -25,10 +25,10 @@ from crawler_lifecycle.model.records import RunRecord
 from crawler_lifecycle.model.requests import FlowLink
 from crawler_lifecycle.model.run_plan import RunRef
 from crawler_lifecycle.model.states import Intent, RunStatus, TaskStatus
-from crawler_lifecycle.runs.ports.runs import NewRun
-from crawler_lifecycle.runs.store.attempts import NO_RETRIES_YET
+from crawler_lifecycle.runs.ports import NewRun
 from crawler_lifecycle.runs.store.manager_runs import tell_run
 from crawler_lifecycle.runs.store.reading import run_of_execution, run_record
+from crawler_lifecycle.runs.store.tasks import NO_RETRIES_YET
 
 FIRST_EPOCH = 1
 FLOW = select(flows.c.id).where(flows.c.uid == bindparam("of_uid"))

@@ -20,8 +20,7 @@ from crawler_lifecycle.database.transactions import (
 from crawler_lifecycle.errors import Conflict, Fenced, NotFound
 from crawler_lifecycle.limits.store.uses import counting
 from crawler_lifecycle.metrics import RUNS_ENDED, START_SECONDS, STOP_SECONDS
-from crawler_lifecycle.model.crawl_result import CrawlResult
-from crawler_lifecycle.model.crawl_results import summed
+from crawler_lifecycle.model.crawl_results import CrawlResult, summed
 from crawler_lifecycle.model.naming import MAIN_TASK
 from crawler_lifecycle.model.outcome_words import outcome_word
 from crawler_lifecycle.model.reasons import DISPATCHER
@@ -29,7 +28,7 @@ from crawler_lifecycle.model.records import RunRecord
 from crawler_lifecycle.model.requests import KeptRequest
 from crawler_lifecycle.model.run_plan import RunRef
 from crawler_lifecycle.model.states import ALIVE, ExportState, Intent, RunStatus, TaskStatus
-from crawler_lifecycle.runs.ports.runs import LookEnd, RunState
+from crawler_lifecycle.runs.ports import LookEnd, RunState
 from crawler_lifecycle.runs.rules.outcome import SENTENCES, in_a_sentence
 from crawler_lifecycle.runs.store.creation import RunCreation
 from crawler_lifecycle.runs.store.manager_runs import tell_end

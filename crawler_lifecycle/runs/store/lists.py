@@ -29,16 +29,13 @@ from sqlalchemy import (
 from crawler_lifecycle.base.requesters import BY_TOKEN
 from crawler_lifecycle.database.flow_schema import flows as flow_table
 from crawler_lifecycle.database.schema import OWN_INSTALLATION, histories, history_labels, run_tags, task_histories
-from crawler_lifecycle.database.texts import is_text
 from crawler_lifecycle.database.transactions import OPEN_STATUSES
-from crawler_lifecycle.database.types import TimeBetween, UtcDateTime
+from crawler_lifecycle.database.types import TimeBetween, UtcDateTime, is_text
 from crawler_lifecycle.model.reasons import BY_A_STOP
-from crawler_lifecycle.model.records import CrawlerRuns, RunEnd, RunSummary
-from crawler_lifecycle.model.run_filter import RunFilter
+from crawler_lifecycle.model.records import CrawlerRuns, RunEnd, RunFilter, RunSummary, TaskOrder
 from crawler_lifecycle.model.states import ListedStatus, RunStatus, TaskStatus
-from crawler_lifecycle.model.task_order import TaskOrder
-from crawler_lifecycle.runs.ports.records import SaturatedRuns
-from crawler_lifecycle.runs.rules.saturation import FULL, PATIENCE
+from crawler_lifecycle.runs.ports import SaturatedRuns
+from crawler_lifecycle.runs.rules.verdict import FULL, PATIENCE
 from crawler_lifecycle.runs.store.reading import SUMMARY_COLUMNS, run_summary, task_counts, with_explanations
 
 runs = histories.c

@@ -36,7 +36,7 @@ from crawler_lifecycle.model.records import (
 )
 from crawler_lifecycle.model.requests import FlowLink, KeptRequest
 from crawler_lifecycle.model.states import TaskStatus
-from crawler_lifecycle.runs.rules.explanation import FAILURES, STOPS, explanation
+from crawler_lifecycle.runs.rules.outcome import FAILURES, STOPS, explanation
 
 RunModel = TypeVar("RunModel", bound=RunSummary)
 TaskCounts = dict[TaskStatus, int]

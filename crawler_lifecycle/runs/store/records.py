@@ -1,4 +1,7 @@
-"""Reads of runs for people and doors: lists, details, timelines, tasks, and the latest changes for live views."""
+"""Reads of runs for people and doors: lists, details, timelines, tasks, and the latest changes for live views.
+
+Numbers for metrics. The statements read only open runs and pending exports, by indexes.
+"""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -12,27 +15,28 @@ from crawler_lifecycle.database.schema import (
     history_logs,
     installation,
     removed_runs,
+    scope_limits,
     task_histories,
 )
-from crawler_lifecycle.database.transactions import OnDatabase, reading
+from crawler_lifecycle.database.transactions import OPEN_STATUSES, OnDatabase, reading
 from crawler_lifecycle.errors import NotFound, Removed, TemporaryError
-from crawler_lifecycle.limits.store.line import place_in_line
+from crawler_lifecycle.limits.store.limits import place_in_line
 from crawler_lifecycle.model.notices import Notice
 from crawler_lifecycle.model.records import (
+    ALL_RUNS,
     Changed,
     CrawlerRuns,
     RunDetails,
+    RunFilter,
     RunOverview,
     RunRecord,
     RunSummary,
+    TaskOrder,
     TaskRecord,
 )
-from crawler_lifecycle.model.run_filter import ALL_RUNS, RunFilter
-from crawler_lifecycle.model.states import ExportKind, ListedStatus, TaskStatus
-from crawler_lifecycle.model.task_order import TaskOrder
-from crawler_lifecycle.runs.ports.records import OccurrenceRun, RunFigures, SaturatedRuns
+from crawler_lifecycle.model.states import ExportKind, ExportState, ListedStatus, TaskStatus
+from crawler_lifecycle.runs.ports import OccurrenceRun, RunFigures, SaturatedRuns
 from crawler_lifecycle.runs.store.exports import notices_of
-from crawler_lifecycle.runs.store.figures import run_figures
 from crawler_lifecycle.runs.store.lists import (
     counts_of_runs,
     page_of_runs,
@@ -51,6 +55,32 @@ from crawler_lifecycle.runs.store.reading import (
 )
 
 runs = histories.c
+PAUSED_SCOPES = select(scope_limits.c.scope).where(scope_limits.c.paused_at.is_not(None))
+IS_OPEN = runs.status.in_(OPEN_STATUSES)
+BY_STATUS = select(runs.status, func.count().label("number")).where(IS_OPEN).group_by(runs.status)
+LOOKS = select(func.min(runs.last_look_at), func.min(runs.next_look_at)).where(IS_OPEN)
+QUEUED = select(func.min(runs.begun_at)).where(
+    runs.held_by.is_not(None), runs.admitted_at.is_(None), runs.held_by.not_in(PAUSED_SCOPES)
+)
+EXPORTS = select(func.count(), func.min(runs.finished_at)).where(runs.export_state == ExportState.PENDING)
+FAILED_EXPORTS = select(func.count()).where(runs.export_state == ExportState.FAILED)
+
+
+def run_figures(connection: Connection) -> RunFigures:
+    counts = {row.status: row.number for row in connection.execute(BY_STATUS)}
+    looked_at, look_due_at = connection.execute(LOOKS).one()
+    pending_exports, pending_since = connection.execute(EXPORTS).one()
+    return RunFigures(
+        open={status: counts.get(status, 0) for status in OPEN_STATUSES},
+        queued_since=connection.scalar(QUEUED),
+        looked_at=looked_at,
+        look_due_at=look_due_at,
+        pending_exports=pending_exports,
+        export_pending_since=pending_since,
+        failed_exports=connection.scalar(FAILED_EXPORTS) or 0,
+    )
+
+
 SAME_INSTALLATION = update(installation).values(created_at=installation.c.created_at)
 NO_WRITES = "no_writes"
 KIND_ORDER = [str(kind) for kind in ExportKind]  # an end's event comes before the archive

@@ -19,12 +19,12 @@ from crawler_lifecycle.model.reasons import DISPATCHER, MAIN_JOB, PAUSED
 from crawler_lifecycle.model.records import RunRecord
 from crawler_lifecycle.model.run_plan import Clock, RunRef
 from crawler_lifecycle.model.states import Intent, RunStatus, StopPhase, TaskStatus
-from crawler_lifecycle.runs.ports.runs import SupervisorExecution
+from crawler_lifecycle.runs.ports import SupervisorExecution
 from crawler_lifecycle.runs.rules.limits import HELD, RELEASED, clock_of
-from crawler_lifecycle.runs.store.attempts import NO_RETRIES_YET, keep_former_attempts, next_attempt
 from crawler_lifecycle.runs.store.histories import NOT_WAITING, STOP_EVENTS
 from crawler_lifecycle.runs.store.manager_runs import tell_reopening
 from crawler_lifecycle.runs.store.reading import own_row, run_record, run_row
+from crawler_lifecycle.runs.store.tasks import NO_RETRIES_YET, keep_former_attempts, next_attempt
 
 tasks = task_histories.c
 REOPENED = "reopened"

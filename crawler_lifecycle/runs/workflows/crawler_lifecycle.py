@@ -22,19 +22,15 @@ from crawler_lifecycle.model.naming import RUN_WORKFLOW
 from crawler_lifecycle.model.reasons import BY_A_STOP, LIMITS, MAX_DURATION
 from crawler_lifecycle.model.requests import RunRequest, any_stop
 from crawler_lifecycle.model.run_plan import CloseRun, ExportedEnd, ExportsOwed, RunOutcome, RunPlan
-from crawler_lifecycle.runs.activities.histories import HistoryActivities
-from crawler_lifecycle.runs.activities.supervision import SupervisionActivities
-from crawler_lifecycle.runs.model.stopping import StopAnswer
-from crawler_lifecycle.runs.model.supervision import HandedOver, OwnExecution
-from crawler_lifecycle.runs.workflows.deployment import DeploymentEnd, deploy
-from crawler_lifecycle.runs.workflows.initiation import InitiatedRun, begin, decoded_input
+from crawler_lifecycle.runs.activities.supervision import HistoryActivities, SupervisionActivities
+from crawler_lifecycle.runs.model import HandedOver, OwnExecution, StopAnswer
+from crawler_lifecycle.runs.workflows.deployment import DeploymentEnd, InitiatedRun, begin, decoded_input, deploy
+from crawler_lifecycle.runs.workflows.looks import remove_after_export, remove_before_export
 from crawler_lifecycle.runs.workflows.reconciliation import reconcile
-from crawler_lifecycle.runs.workflows.removal import remove_after_export, remove_before_export
 from crawler_lifecycle.runs.workflows.stopping import record_stops, stop, stop_by_service
 from crawler_lifecycle.runs.workflows.watch import Watch
-from crawler_lifecycle.temporal.in_the_task import at_once
-from crawler_lifecycle.temporal.inputs import NO_INPUT, decoded_stop, failing_with_activity_message
-from crawler_lifecycle.temporal.options import OPTIONAL, WRITE
+from crawler_lifecycle.temporal.converter import NO_INPUT, decoded_stop, failing_with_activity_message
+from crawler_lifecycle.temporal.options import OPTIONAL, WRITE, at_once
 from crawler_lifecycle.temporal.visibility import set_search_attributes
 
 

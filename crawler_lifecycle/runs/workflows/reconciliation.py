@@ -11,13 +11,12 @@ from crawler_lifecycle.model.lifecycle import Carried, Stage
 from crawler_lifecycle.model.run_plan import RunPlan
 from crawler_lifecycle.model.states import RunStatus
 from crawler_lifecycle.model.task_changes import Differences
-from crawler_lifecycle.runs.activities.histories import HistoryActivities
-from crawler_lifecycle.runs.model.deployment import StartRun
+from crawler_lifecycle.runs.activities.supervision import HistoryActivities
+from crawler_lifecycle.runs.model import StartRun
 from crawler_lifecycle.runs.workflows.looks import LookResult, look
 from crawler_lifecycle.runs.workflows.stopping import end_unwanted
 from crawler_lifecycle.runs.workflows.watch import Watch
-from crawler_lifecycle.temporal.in_the_task import at_once
-from crawler_lifecycle.temporal.options import BRIEF, ONCE, WRITE
+from crawler_lifecycle.temporal.options import BRIEF, ONCE, WRITE, at_once
 from crawler_lifecycle.temporal.visibility import set_search_attributes
 
 

@@ -18,10 +18,9 @@ from crawler_lifecycle.model.requests import StopRequest
 from crawler_lifecycle.model.run_plan import CloseRun, RunPlan, RunRef
 from crawler_lifecycle.model.states import RunStatus, StopPhase
 from crawler_lifecycle.runs.activities.stopping import StoppingActivities
-from crawler_lifecycle.runs.model.stopping import LogCancellation, NotePhase, StopReport, StopTasks
+from crawler_lifecycle.runs.model import LogCancellation, NotePhase, StopReport, StopTasks
 from crawler_lifecycle.runs.workflows.looks import LookResult, look
-from crawler_lifecycle.runs.workflows.stop_state import StopState
-from crawler_lifecycle.runs.workflows.watch import Watch
+from crawler_lifecycle.runs.workflows.watch import StopState, Watch
 from crawler_lifecycle.temporal.options import STOP, WRITE
 from crawler_lifecycle.temporal.visibility import set_search_attributes
 

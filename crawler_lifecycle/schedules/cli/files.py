@@ -9,11 +9,11 @@ import click
 
 from crawler_lifecycle.console.common import print_answer, standard_options, user_name
 from crawler_lifecycle.errors import BadInput, NotFound
-from crawler_lifecycle.schedules.cli.opening import OpenDirect, open_schedules, write_schedule
+from crawler_lifecycle.schedules.cli.lines import OpenDirect, open_schedules, write_schedule
 
 if TYPE_CHECKING:
     from crawler_lifecycle.schedules.client import ApiSchedules
-    from crawler_lifecycle.schedules.model.schedules import ScheduleChange, ScheduleDetails, ScheduleRequest
+    from crawler_lifecycle.schedules.model import ScheduleChange, ScheduleDetails, ScheduleRequest
 
 DIFFERS = 1  # exit status of a dry run with differences
 
@@ -57,7 +57,7 @@ def _request_of(details: "ScheduleDetails") -> "ScheduleRequest | None":
     """Return a request for the schedule, without the requester; None: the rules do not fit into a request."""
     from pydantic import ValidationError
 
-    from crawler_lifecycle.schedules.model.schedules import ScheduleRequest
+    from crawler_lifecycle.schedules.model import ScheduleRequest
 
     values = details.model_dump(include=set(ScheduleRequest.model_fields) - {"run", "flow"})
     run = details.run.model_copy(update={"requested_by": None}) if details.run else None
@@ -94,7 +94,7 @@ def apply(
       crawlctl schedule apply schedules.json --dry-run
       crawlctl schedule apply schedules.json
     """
-    from crawler_lifecycle.schedules.model.schedules import ScheduleAction
+    from crawler_lifecycle.schedules.model import ScheduleAction
 
     changes = _apply(_requests_in(file), open_direct, state, dry_run, delete_others)
     print_answer(changes, _lines, as_json=as_json)
@@ -108,7 +108,7 @@ def _requests_in(file: Path) -> "list[ScheduleRequest]":
     from pydantic_core import to_json
 
     from crawler_lifecycle.model.requests import refusals_as_bad_input
-    from crawler_lifecycle.schedules.model.schedules import ScheduleRequest
+    from crawler_lifecycle.schedules.model import ScheduleRequest
 
     try:
         content = TypeAdapter(dict[str, list[dict[str, Any]]]).validate_json(file.read_bytes())
@@ -137,7 +137,7 @@ def _apply(
     dry_run: bool,
     delete_others: bool,
 ) -> "list[ScheduleChange]":
-    from crawler_lifecycle.schedules.model.schedules import ScheduleAction, ScheduleChange
+    from crawler_lifecycle.schedules.model import ScheduleAction, ScheduleChange
 
     schedules = open_schedules(state)
     changes = [_apply_one(schedules, request, open_direct, state, dry_run) for request in requests]
@@ -155,7 +155,7 @@ def _apply(
 def _apply_one(
     schedules: "ApiSchedules", request: "ScheduleRequest", open_direct: OpenDirect, state: Path | None, dry_run: bool
 ) -> "ScheduleChange":
-    from crawler_lifecycle.schedules.model.schedules import ScheduleAction, ScheduleChange
+    from crawler_lifecycle.schedules.model import ScheduleAction, ScheduleChange
 
     name, actor = request.schedule_id, user_name()
     try:

@@ -13,12 +13,12 @@ from crawler_lifecycle.console.failures import Commands
 from crawler_lifecycle.runs.cli.requests import record_options
 from crawler_lifecycle.schedules.cli.creating import create
 from crawler_lifecycle.schedules.cli.files import apply, export
-from crawler_lifecycle.schedules.cli.opening import open_schedules, print_schedule, schedule_argument
+from crawler_lifecycle.schedules.cli.lines import open_schedules, print_schedule, schedule_argument
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from crawler_lifecycle.schedules.model.schedules import Backfilled, Triggered
+    from crawler_lifecycle.schedules.model import Backfilled, Triggered
 
 TIME = click.DateTime(["%Y-%m-%dT%H:%M:%S%z", "%Y-%m-%dT%H:%M%z", "%Y-%m-%d"])
 

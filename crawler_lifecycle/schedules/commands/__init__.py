@@ -1,6 +1,5 @@
 """Commands for schedules.
 
-`schedule_commands` has all commands, `translation` turns our terms into Temporal's and back, `occurrences` and
-`starts` find out what became of every due time, `pauses` records pauses in a schedule's note,
-`replacement` changes the rules.
+`schedule_commands` has all commands and changes the rules, `translation` turns our terms into Temporal's and back and
+keeps pauses in a schedule's note, `occurrences` finds out what became of every due time, `late_starts` counts delays.
 """

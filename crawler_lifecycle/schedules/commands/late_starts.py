@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from crawler_lifecycle.model.naming import RUN_WORKFLOW
-from crawler_lifecycle.runs.model.attention import RequestsInNeed
+from crawler_lifecycle.runs.model import RequestsInNeed
 from crawler_lifecycle.schedules.commands import translation
 from crawler_lifecycle.temporal.connection import RPC_TIMEOUT
 from crawler_lifecycle.temporal.engine import Engine

@@ -1,30 +1,39 @@
 """The commands for schedules, which all doors call as `Control.schedules`.
 
 Temporal alone keeps the schedules. Every occurrence that starts is a workflow with its own id.
+
+Replaces a schedule's rules without losing the changes that other clients make at the same time.
+
+A request carries the token that came with the description. Temporal drops a request with an old token, and some
+versions of Temporal report no error. So every request is verified, and a dropped request is made anew from the present
+state.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from operator import methodcaller
+from uuid import uuid4
 
 from temporalio import client as temporal
+from temporalio.api.workflowservice.v1 import UpdateScheduleRequest
+from temporalio.client import Client, Schedule, ScheduleDescription, ScheduleHandle
 from temporalio.service import RPCError, RPCStatusCode
 
 from crawler_lifecycle.context import ControlContext
-from crawler_lifecycle.errors import BadInput, Conflict, LifecycleError, NotFound
+from crawler_lifecycle.errors import BadInput, Conflict, LifecycleError, NotFound, TemporaryError
 from crawler_lifecycle.flows.commands.definitions import check_outside
 from crawler_lifecycle.flows.model.definition import CrawlWork
 from crawler_lifecycle.flows.rules import merging
 from crawler_lifecycle.flows.rules.messages import FlowOccurrence
 from crawler_lifecycle.managers.commands import CatalogueManagers
 from crawler_lifecycle.model.requests import RunRequest
-from crawler_lifecycle.schedules.commands import pauses, replacement, translation
+from crawler_lifecycle.schedules.commands import translation
 from crawler_lifecycle.schedules.commands.occurrences import PAGE, Occurrences
 from crawler_lifecycle.schedules.commands.translation import Action
-from crawler_lifecycle.schedules.model.schedules import (
+from crawler_lifecycle.schedules.model import (
     Backfilled,
     ManagerSchedule,
     OccurrenceOutcome,
@@ -38,6 +47,46 @@ from crawler_lifecycle.schedules.model.schedules import (
 from crawler_lifecycle.schedules.ports import ScheduleStore
 from crawler_lifecycle.temporal.connection import RPC_TIMEOUT
 from crawler_lifecycle.temporal.engine import Engine
+
+TRIES = 10  # requests until the replacement is given up, because other clients change the schedule all the time
+
+
+async def replace(
+    client: Client,
+    handle: ScheduleHandle,
+    present: ScheduleDescription,
+    rules: Schedule,
+    has_rules: Callable[[Schedule], bool],
+) -> None:
+    """Give the schedule these rules. Its state stays: paused or not, and the note.
+
+    `present` is the schedule's description, and `has_rules` returns whether a schedule has the new rules.
+    """
+    for _ in range(TRIES):
+        rules.state = present.schedule.state
+        await _update(client, present, rules)
+        present = await handle.describe(rpc_timeout=RPC_TIMEOUT)
+        if has_rules(present.schedule):
+            return
+    raise TemporaryError(f"schedule {handle.id} was changed by other clients {TRIES} times meanwhile: try again")
+
+
+async def _update(client: Client, present: ScheduleDescription, rules: Schedule) -> None:
+    """Send the rules with the token of the present state; the client's own method sends no token."""
+    request = UpdateScheduleRequest(
+        namespace=client.namespace,
+        schedule_id=present.id,
+        schedule=await rules._to_proto(client),
+        conflict_token=present.raw_description.conflict_token,
+        identity=client.identity,
+        request_id=str(uuid4()),
+    )
+    try:
+        await client.workflow_service.update_schedule(request, retry=True, timeout=RPC_TIMEOUT)
+    except RPCError as error:
+        if error.status is not RPCStatusCode.FAILED_PRECONDITION:  # the token is old: `replace` tries again
+            raise
+
 
 DELETE = "delete"
 TRIGGER_PATIENCE = 20.0  # seconds to wait for the outcome of a trigger; after them, the outcome is ASKED
@@ -54,7 +103,7 @@ class ScheduleCommands:
         """Make a schedule. NotFound if its crawler is unknown, Conflict if its name is taken."""
         request = await checked(request, self._context)
         actor = self._context.requester.name
-        note = pauses.with_line("", pauses.PAUSED, _now(), actor, "created paused") if request.paused else ""
+        note = translation.with_line("", translation.PAUSED, _now(), actor, "created paused") if request.paused else ""
         async with self._recorded(request.schedule_id, "create"), self._engine.calls() as client:
             with _refusals_as_bad_input(request):
                 try:
@@ -85,9 +134,7 @@ class ScheduleCommands:
         rules = translation.to_temporal(request, self._engine.task_queue, "")
         async with self._recorded(request.schedule_id, "replace"), self._engine.calls() as client:
             with _refusals_as_bad_input(request):
-                await replacement.replace(
-                    client, handle, description, rules, partial(translation.has_rules_of, request=request)
-                )
+                await replace(client, handle, description, rules, partial(translation.has_rules_of, request=request))
         return await self.show(request.schedule_id)
 
     async def list(self) -> Sequence[ScheduleSummary]:
@@ -132,7 +179,7 @@ class ScheduleCommands:
             missed_window_seconds=int(window.total_seconds()) if window else 0,
             paused=schedule.state.paused,
             note=schedule.state.note or "",
-            pauses=pauses.pauses_in(schedule.state.note or ""),
+            pauses=translation.pauses_in(schedule.state.note or ""),
             next_at=[] if schedule.state.paused else list(info.next_action_times),
             last_started_at=max((action.started_at for action in info.recent_actions), default=None),
             created_at=info.created_at,
@@ -157,8 +204,8 @@ class ScheduleCommands:
         handle, description = await self._our_schedule(schedule_id)
         state = description.schedule.state
         if state.paused is not paused:
-            word = pauses.PAUSED if paused else pauses.RESUMED
-            note = pauses.with_line(state.note or "", word, _now(), self._context.requester.name, reason)
+            word = translation.PAUSED if paused else translation.RESUMED
+            note = translation.with_line(state.note or "", word, _now(), self._context.requester.name, reason)
             change_state = handle.pause if paused else handle.unpause
             async with self._recorded(schedule_id, "pause" if paused else "resume"), self._engine.calls():
                 await change_state(note=note, rpc_timeout=RPC_TIMEOUT)

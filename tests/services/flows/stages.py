@@ -25,7 +25,7 @@ from crawler_lifecycle.model.deployment import Crawler
 from crawler_lifecycle.model.requests import RunRequest, StopRequest
 from crawler_lifecycle.model.states import RunStatus
 from crawler_lifecycle.model.supervision import WorkflowInfo
-from crawler_lifecycle.runs.ports.runs import NewRun
+from crawler_lifecycle.runs.ports import NewRun
 from crawler_lifecycle.runs.rules.plan import RunLimits
 from crawler_lifecycle.settings.processes import FlowSettings
 from tests.contracts.flows import BOOKS, Flow

@@ -17,8 +17,7 @@ from crawler_lifecycle.clusters.kubernetes.logs.files import InTheWay
 from crawler_lifecycle.clusters.kubernetes.logs.follower import Listening
 from crawler_lifecycle.clusters.kubernetes.logs.store import Logs, no_log_exists, node_is_silent
 from crawler_lifecycle.clusters.kubernetes.objects import LAST_MOMENT, Pod
-from crawler_lifecycle.clusters.kubernetes.observe.deciding_pod import deciding_pod
-from crawler_lifecycle.clusters.kubernetes.observe.job_status import end_of
+from crawler_lifecycle.clusters.kubernetes.observe.job_status import deciding_pod, end_of
 from crawler_lifecycle.clusters.kubernetes.observe.jobs import DatedJob, Jobs
 from crawler_lifecycle.clusters.kubernetes.observe.pods import has_ended
 from crawler_lifecycle.clusters.ports import NO_UIDS

@@ -19,8 +19,7 @@ from crawler_lifecycle.clusters.kubernetes.logs.follower import Listening
 from crawler_lifecycle.clusters.kubernetes.logs.store import Logs
 from crawler_lifecycle.clusters.kubernetes.objects import ClusterEvent, Condition, Job, Pod
 from crawler_lifecycle.clusters.kubernetes.observe import failure, pods
-from crawler_lifecycle.clusters.kubernetes.observe.deciding_pod import deciding_pod
-from crawler_lifecycle.clusters.kubernetes.observe.job_status import end_of
+from crawler_lifecycle.clusters.kubernetes.observe.job_status import deciding_pod, end_of
 from crawler_lifecycle.clusters.kubernetes.observe.jobs import Jobs
 from crawler_lifecycle.errors import TemporaryError
 from crawler_lifecycle.model.crawl_results import is_meant_as_result, read_result

@@ -19,7 +19,7 @@ from crawler_lifecycle.clusters.kubernetes.http.answers import ApiFailed, Missin
 from crawler_lifecycle.clusters.kubernetes.http.api import KubernetesApi
 from crawler_lifecycle.clusters.kubernetes.http.decoding import PODS
 from crawler_lifecycle.clusters.kubernetes.logs import files
-from crawler_lifecycle.clusters.kubernetes.logs.mirrors import COMPARED_BYTES, SHORTEST_MIRRORED, Mirrors, Position
+from crawler_lifecycle.clusters.kubernetes.logs.files import COMPARED_BYTES, SHORTEST_MIRRORED, Mirrors, Position
 from crawler_lifecycle.clusters.kubernetes.objects import Pod
 from crawler_lifecycle.clusters.kubernetes.observe import pods
 from crawler_lifecycle.clusters.ports import LogChunk

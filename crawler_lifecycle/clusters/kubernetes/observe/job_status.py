@@ -1,14 +1,17 @@
 """Look at a job by the Job object alone, and decide whether the look needs the Job's pods.
 
 docs/decisions/0014 numbers the rules. `pod_status.py` completes the look by the pods.
+
+Choose the pod that explains a job: evidence, log and removal have to show the same pod.
 """
 
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
 
 from crawler_lifecycle.clusters.kubernetes.objects import NO_JOB_STATUS, Condition, Job, JobStatus, Pod, is_positive
 from crawler_lifecycle.clusters.kubernetes.observe import failure, pods, waiting
+from crawler_lifecycle.clusters.kubernetes.observe.jobs import DatedJob
 from crawler_lifecycle.model.looks import EndRequest, JobKey, JobLook, JobPhase, Pods, Presence
 from crawler_lifecycle.model.reasons import BACKOFF, FAILING, FINISHING, POD_TERMINATING, SUSPENDED
 
@@ -172,3 +175,15 @@ def build_look(key: JobKey, job: Job, phase: JobPhase, cause: str | None = None,
 def unclear_look(key: JobKey, name: str, message: str, uid: str = "") -> JobLook:
     """Return the look at a job that could not be observed; the message says why."""
     return JobLook(*key, uid, name, JobPhase.UNCLEAR, message=message)
+
+
+def deciding_pod(job: Job | DatedJob | None, listed: Iterable[Pod]) -> Pod | None:
+    """Return the pod that decided the job's end, or describes the job now; None without pods of the job.
+
+    Pods of another Job with the same name are left out. Without the Job, all listed pods count.
+    """
+    own_pods = [pod for pod in listed if job is None or pods.controller_uid(pod) in (None, job.metadata.uid)]
+    end = end_of(job.status) if job else None
+    if end is None:
+        return pods.primary_pod(own_pods)
+    return pods.ended_pod(own_pods, pods.SUCCEEDED if end.type == "Complete" else pods.FAILED)

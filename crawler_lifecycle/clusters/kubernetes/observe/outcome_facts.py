@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from crawler_lifecycle.clusters.kubernetes.objects import Job, Pod
-from crawler_lifecycle.clusters.kubernetes.observe import failure, pods, termination
-from crawler_lifecycle.model.crawl_results import read_result
+from crawler_lifecycle.clusters.kubernetes.observe import failure, pods
+from crawler_lifecycle.model.crawl_results import LONGEST_MESSAGE, OutcomeFacts, read_result
 from crawler_lifecycle.model.looks import JobKey, JobLook, JobPhase
-from crawler_lifecycle.model.outcome_facts import LONGEST_MESSAGE, OutcomeFacts
 from crawler_lifecycle.model.reasons import POD_TERMINATING
 
 
@@ -47,7 +46,7 @@ def _facts_of_pod(
 
     The pods of a failed Job have ended: the main container's end counts in every phase of the pod.
     """
-    told_by = termination.author_of_request([pod], job_deleted_at)
+    told_by = failure.author_of_request([pod], job_deleted_at)
     if pods.has_ended(pod):
         return _facts_of_end(job_uid, pod, told_by)
     if not has_job_failed and pods.phase(pod) not in (pods.PENDING, pods.RUNNING):
@@ -73,7 +72,7 @@ def _facts_of_silent_pod(pod: Pod, look: JobLook, job_deleted_at: datetime | Non
     or an unknown order, has to be recorded: without these facts the task's row would decide, and a row without a
     request would turn half a crawl into a success (docs/decisions/0006, rule 4).
     """
-    told_to_end = termination.was_told_to_end(pod)
+    told_to_end = failure.was_told_to_end(pod)
     if told_to_end is False or look.stop_asked is False:
         return None
     return OutcomeFacts(
@@ -81,7 +80,7 @@ def _facts_of_silent_pod(pod: Pod, look: JobLook, job_deleted_at: datetime | Non
         pod_uid=pod.metadata.uid,
         succeeded=True,
         told_to_end=told_to_end,
-        told_by=termination.author_of_request([pod], job_deleted_at),
+        told_by=failure.author_of_request([pod], job_deleted_at),
         exit_code=look.exit_code,
         ended_at=look.ended_at,
     )
@@ -96,7 +95,7 @@ def _facts_of_end(job_uid: str, pod: Pod, told_by: str | None) -> OutcomeFacts |
     if pods.phase(pod) == pods.SUCCEEDED and code != 0:
         return None
     succeeded = code == 0
-    told_to_end = termination.was_told_to_end(pod)
+    told_to_end = failure.was_told_to_end(pod)
     message = failure.message(None, pod)
     result, _ = read_result(end.message or "") if end else (None, None)
     return OutcomeFacts(

@@ -1,1 +1,0 @@
-"""Commands and questions for people and programs."""

@@ -1,1 +1,0 @@
-"""Ports: the protocols that this capability needs of the outside."""

@@ -1,1 +1,0 @@
-"""Long-running loops and metrics."""

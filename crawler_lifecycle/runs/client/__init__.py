@@ -1,1 +1,0 @@
-"""The part of the HTTP client for this capability."""

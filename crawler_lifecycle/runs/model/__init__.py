@@ -1,1 +1,0 @@
-"""The data of this capability: frozen models that cross Temporal and HTTP."""
