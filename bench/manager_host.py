@@ -24,7 +24,7 @@ from crawler_lifecycle.database.manager_schema import manager_attempts
 from crawler_lifecycle.flows.authors.modules import load
 from crawler_lifecycle.flows.rules.messages import RunSteps
 from crawler_lifecycle.hosts.host import StepHost
-from crawler_lifecycle.hosts.managers.crawls import Catalogue
+from crawler_lifecycle.hosts.managers.crawls import ManagerCatalogue
 from crawler_lifecycle.hosts.managers.hosting import managers_of
 from crawler_lifecycle.model.requests import RunRequest, StopRequest
 from crawler_lifecycle.runs.rules.plan import RunLimits
@@ -81,7 +81,7 @@ async def main(url: str, steps: Path, figures: Path) -> None:
         load([manager_steps.__name__]),
         FlowSettings(claim_seconds=5 if len(messages) == 1 else 60, drain_seconds=1, manager_slots=len(messages)),
         "the benchmark's host",
-        managing=partial(managers_of, store.managers, runs, Catalogue(None, RunLimits())),  # type: ignore[arg-type]
+        managing=partial(managers_of, store.managers, runs, ManagerCatalogue(None, RunLimits())),  # type: ignore[arg-type]
     )
     ends = asyncio.create_task(runs.run())
     async with host.running():

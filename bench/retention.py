@@ -40,7 +40,7 @@ from crawler_lifecycle.model.records import RunFilter, RunRecord
 from crawler_lifecycle.model.requests import RunRequest
 from crawler_lifecycle.model.states import ExportState, RunStatus
 from crawler_lifecycle.model.supervision import ListedJob
-from crawler_lifecycle.retention.model import Ages, Folders, Hold
+from crawler_lifecycle.retention.model import Ages, Folders, KeepReason
 from crawler_lifecycle.retention.passes import Retention
 from crawler_lifecycle.retention.store import CHILDREN, RetentionStore
 from crawler_lifecycle.runs.ports import NewRun
@@ -54,7 +54,7 @@ YEAR = timedelta(days=365)
 BEGIN = datetime(2024, 1, 1, tzinfo=UTC)  # the first leaving run's end
 LONG_AGO = BEGIN - YEAR
 PENDING = 100  # runs from long ago
-CAUSES = (Hold.FOREIGN, Hold.EXPORT, Hold.FINDING, Hold.JOB, None)  # None: the run is open
+CAUSES = (KeepReason.FOREIGN, KeepReason.EXPORT, KeepReason.FINDING, KeepReason.JOB, None)  # None: the run is open
 KILLED_AT = (0.25, 0.5, 0.75, 1.0)  # removed shares; at 1, folders are left
 TURNS = 8  # in a row, beside the pass and without
 SETTLING = 0.3  # seconds: the pass's transaction ends
@@ -190,13 +190,13 @@ class _Soak:
             for run, cause in zip(runs, cycle(CAUSES), strict=False):
                 change: dict[str, Any] = {}
                 match cause:
-                    case Hold.FOREIGN:
+                    case KeepReason.FOREIGN:
                         change = {"installation": str(uuid4())}
-                    case Hold.EXPORT:
+                    case KeepReason.EXPORT:
                         change = {"export_state": ExportState.PENDING}
-                    case Hold.FINDING:
+                    case KeepReason.FINDING:
                         tx.execute(insert(audit_findings), _finding(run.run_uid))
-                    case Hold.JOB:
+                    case KeepReason.JOB:
                         with_jobs.append(run.run_uid)
                     case None:
                         change = {"status": RunStatus.PROCESSING, "finished_at": None}

@@ -38,7 +38,7 @@ from crawler_lifecycle.flows.authors.modules import Modules, load
 from crawler_lifecycle.hosts.children import end_with_parent
 from crawler_lifecycle.hosts.contexts import StepClients
 from crawler_lifecycle.hosts.host import StepHost
-from crawler_lifecycle.hosts.managers.crawls import Catalogue
+from crawler_lifecycle.hosts.managers.crawls import ManagerCatalogue
 from crawler_lifecycle.hosts.managers.hosting import managers_of
 from crawler_lifecycle.hosts.slots import SlotGate
 from crawler_lifecycle.http import health
@@ -119,10 +119,10 @@ async def serve(modules: Modules, queues: Sequence[str], parts: Parts, stopped: 
         _end_at_once(host)
 
 
-def _catalogue(parts: Parts) -> Catalogue:
+def _catalogue(parts: Parts) -> ManagerCatalogue:
     """Return the catalogue for the managers' requests. A host may know no scheduler service."""
     has_service = bool(parts.settings.scheduler.token.get_secret_value())
-    return Catalogue(parts.deployer if has_service else None, parts.limits)
+    return ManagerCatalogue(parts.deployer if has_service else None, parts.limits)
 
 
 def for_steps(host: StepHost) -> ActivityConfig:

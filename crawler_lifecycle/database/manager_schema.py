@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from crawler_lifecycle.database.schema import TABLE_OPTIONS, metadata, now
 from crawler_lifecycle.database.types import Id, Json, JsonModel, LongText, ShortText, UtcDateTime, growing, stored_enum
-from crawler_lifecycle.model.manager_items import LONGEST_KEY, ItemState, Origin, Problem, Verdict
+from crawler_lifecycle.model.manager_items import LONGEST_KEY, CodeProblem, ItemState, Origin, Verdict
 from crawler_lifecycle.model.outcome_words import FINISHED
 from crawler_lifecycle.model.requests import RunParameters
 
@@ -49,7 +49,7 @@ managers = sa.Table(
     sa.Column("items_door", sa.Integer, nullable=False),  # last door that added or renewed items
     sa.Column("last_call", sa.String(64)),  # the last commit, with the numbers of its items
     sa.Column("last_numbers", Json),
-    sa.Column("problem", JsonModel(Problem)),
+    sa.Column("problem", JsonModel(CodeProblem)),
     sa.Column("close_reason", ShortText(128)),
     sa.Column("closed_at", UtcDateTime),
     growing("changed_at", now),

@@ -26,7 +26,7 @@ from crawler_lifecycle.flows.model.requests import (
 from crawler_lifecycle.flows.ports.records import AttemptRecord, FlowLine
 from crawler_lifecycle.model.flow_states import FlowState, MemberState
 from crawler_lifecycle.transport.connection import HttpConnection, segment, with_actor
-from crawler_lifecycle.transport.streams import Page, every, followed
+from crawler_lifecycle.transport.streams import AnswerPage, every, followed
 
 MOST_JOBS = 1000  # in a page
 MOST_FLOWS = 500  # in a page
@@ -103,12 +103,12 @@ class ApiFlows:
 
     def page(
         self, *, limit: int = 50, cursor: str | None = None, **filters: Unpack[FlowFilters]
-    ) -> Page[FlowSummary, str]:
+    ) -> AnswerPage[FlowSummary, str]:
         """Return a page with flows, newest first."""
         attention = "true" if filters.pop("attention", False) else None
         query = {**filters, "attention": attention, "limit": limit, "cursor": cursor}
         page = self._connection.read(_FlowPage, "/v1/flows", **query)
-        return Page(page["flows"], page["next"])
+        return AnswerPage(page["flows"], page["next"])
 
     def all(self, *, page_size: int = MOST_FLOWS, **filters: Unpack[FlowFilters]) -> Iterator[FlowSummary]:
         """Yield all chosen flows, newest first, page after page."""
@@ -140,9 +140,9 @@ class ApiFlows:
         self, path: str, job: Sequence[str] | None, state: MemberState | Sequence[MemberState] | None
     ) -> Iterator[MemberRecord]:
 
-        def page(first: int | None) -> Page[MemberRecord, int]:
+        def page(first: int | None) -> AnswerPage[MemberRecord, int]:
             answer = self._connection.read(_JobPage, path, job=job, state=state, first=first or 0, limit=MOST_JOBS)
-            return Page(answer["jobs"], answer["next"])
+            return AnswerPage(answer["jobs"], answer["next"])
 
         return every(page)
 
@@ -169,11 +169,11 @@ class ApiFlows:
             "number": chosen.numbers,
         }
 
-        def page(place: int | None) -> Page[ItemRecord, int]:
+        def page(place: int | None) -> AnswerPage[ItemRecord, int]:
             answer = self._connection.read(
                 _ItemPage, path, after=after if place is None else place, limit=limit, **filters
             )
-            return Page(answer["items"], answer["next"])
+            return AnswerPage(answer["items"], answer["next"])
 
         yield from every(page)
 

@@ -42,7 +42,7 @@ class Gone(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CallOutcome:
     """The end of an attempt; without an end, the attempt is not recorded as ended, and has to be claimed again."""
 
     end: AttemptEnd | None = None
@@ -50,7 +50,7 @@ class Outcome:
     seconds: float = 0  # time in the function
 
 
-NOT_ENDED = Outcome()
+NOT_ENDED = CallOutcome()
 
 
 @dataclass
@@ -153,18 +153,18 @@ class Attempts:
     step_seconds: float  # time limit for a step without a timeout
     managers: Managers | None = None  # None: the host runs no crawl managers
 
-    async def run(self, execution: Execution, function: Function) -> Outcome:
+    async def run(self, execution: Execution, function: Function) -> CallOutcome:
         """Run the function, and store its end."""
         if execution.link.is_cancelled:
             return await self._recorded(execution, STOPPED)
         running = self.functions.start(execution.step, function, execution.link, self._beginning(execution))
         return await self._recorded(execution, await execution.ended(running, self._limit(execution.step)))
 
-    async def run_manager(self, execution: Execution, managers: Managers) -> Outcome:
+    async def run_manager(self, execution: Execution, managers: Managers) -> CallOutcome:
         """Run the manager, and store its end."""
         return await self._recorded(execution, await execution.managed(managers.start(execution.step)))
 
-    async def run_suspect(self, execution: Execution, function: Function, process: "Suspects") -> Outcome:
+    async def run_suspect(self, execution: Execution, function: Function, process: "Suspects") -> CallOutcome:
         """Run a function whose process has died before, in a process apart from the host.
 
         A process that ends before it calls the function is no death of the function.
@@ -189,13 +189,13 @@ class Attempts:
     def _limit(self, step: ClaimedStep) -> float:
         return work_of(step).timeout_seconds or self.step_seconds
 
-    async def _recorded(self, execution: Execution, ended: Ended | None) -> Outcome:
+    async def _recorded(self, execution: Execution, ended: Ended | None) -> CallOutcome:
         if ended is not None and ended.graft is not None:
             ended = await self._after_graft(execution, ended, ended.graft)
         if ended is None:
             return NOT_ENDED
         end = await self.ends.write(ended.of_step(execution.step))
-        return Outcome(end, has_news=ended.graft is not None, seconds=execution.seconds)
+        return CallOutcome(end, has_news=ended.graft is not None, seconds=execution.seconds)
 
     async def _after_graft(self, execution: Execution, ended: Ended, graft: GraftMembers) -> Ended | None:
         """Attach the sub-workflow. A refused sub-workflow fails the attempt."""

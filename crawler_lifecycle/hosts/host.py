@@ -28,8 +28,8 @@ from crawler_lifecycle.hosts.calling import Function, is_manager
 from crawler_lifecycle.hosts.claiming import Claiming
 from crawler_lifecycle.hosts.ends import EndWriter
 from crawler_lifecycle.hosts.functions import Functions, Surroundings
-from crawler_lifecycle.hosts.joining import Batches, Joining, Tasks
-from crawler_lifecycle.hosts.looks import Look
+from crawler_lifecycle.hosts.joining import BackgroundTasks, Batches, Joining
+from crawler_lifecycle.hosts.looks import HostLook
 from crawler_lifecycle.hosts.managers.hosting import Managers
 from crawler_lifecycle.hosts.slots import Slots
 from crawler_lifecycle.hosts.under_way import UnderWay
@@ -174,7 +174,7 @@ class StepHost:
         token, lasts = str(uuid4()), timedelta(seconds=settings.claim_seconds)
         threads = ThreadPoolExecutor(THREADS, thread_name_prefix="host")
         version = settings.code_version or code_version(modules)
-        self._tasks = Tasks()
+        self._tasks = BackgroundTasks()
         self._claiming = Claiming(claims, token, name, version, threads)
         self._routes = Routes(modules, self._claiming)
         self._functions = Functions(modules, claims, threads, settings.largest_result, surroundings)
@@ -200,7 +200,7 @@ class StepHost:
 
     async def run(self, step: RunSteps) -> StepsEnded:
         """Run the attempts, and return their ends. A cancelled call ends no function."""
-        look = Look(step)
+        look = HostLook(step)
         task = self._tasks.spawn(self._run(look))
         try:
             return await asyncio.shield(task)
@@ -212,7 +212,7 @@ class StepHost:
         """Begin no further function, and let the functions end for some time. Then stop the remaining functions."""
         await self._draining.drain()
 
-    async def _run(self, look: Look) -> StepsEnded:
+    async def _run(self, look: HostLook) -> StepsEnded:
         functions = await self._routes.functions(look.step)
         look.followers.keep(functions)
         await self._joining.run(look, functions)

@@ -16,10 +16,10 @@ from crawler_lifecycle.flows.activities.steps import TryAgain
 from crawler_lifecycle.flows.ports.claims import Claimed
 from crawler_lifecycle.flows.rules.messages import AttemptRef, RunSteps
 from crawler_lifecycle.flows.rules.words import NO_HOST
-from crawler_lifecycle.hosts.attempts import NOT_ENDED, Attempts, Execution, Outcome, Suspects
+from crawler_lifecycle.hosts.attempts import NOT_ENDED, Attempts, CallOutcome, Execution, Suspects
 from crawler_lifecycle.hosts.calling import Function, is_manager
 from crawler_lifecycle.hosts.claiming import Claiming
-from crawler_lifecycle.hosts.looks import Look
+from crawler_lifecycle.hosts.looks import HostLook
 from crawler_lifecycle.hosts.slots import Slots
 from crawler_lifecycle.hosts.under_way import UnderWay
 
@@ -29,7 +29,7 @@ HELD = Backoff(timedelta(milliseconds=250), timedelta(seconds=2))  # pauses betw
 DRAIN_PAUSE = timedelta(milliseconds=100)
 
 
-class Tasks:
+class BackgroundTasks:
     """References to tasks: the event loop alone would let a task without a reference be collected."""
 
     def __init__(self) -> None:
@@ -53,7 +53,7 @@ class Batches:
     attempts: Attempts
     under_way: UnderWay
     claiming: Claiming
-    tasks: Tasks
+    tasks: BackgroundTasks
     is_closed: bool = False  # whether no further function begins, since the host drains
 
     async def run(self, executions: Sequence[Execution], functions: Mapping[int, Function]) -> None:
@@ -79,9 +79,9 @@ class Batches:
                 runs.append(self.tasks.spawn(self._execute(execution, self.attempts.run(execution, function))))
         suspects.close()
 
-    async def _execute(self, execution: Execution, work: Coroutine[Any, Any, Outcome]) -> None:
+    async def _execute(self, execution: Execution, work: Coroutine[Any, Any, CallOutcome]) -> None:
         """Run the attempt to its end, and report its outcome."""
-        outcome: Outcome | Exception = NOT_ENDED
+        outcome: CallOutcome | Exception = NOT_ENDED
         try:
             if not self.is_closed and not execution.is_gone:
                 outcome = await work
@@ -100,11 +100,11 @@ class Joining:
     under_way: UnderWay
     claiming: Claiming
     batches: Batches
-    tasks: Tasks
+    tasks: BackgroundTasks
     slots: Slots
     manager_slots: Slots
 
-    async def run(self, look: Look, functions: Mapping[int, Function]) -> None:
+    async def run(self, look: HostLook, functions: Mapping[int, Function]) -> None:
         """Bring the look to its answer."""
         looks = 0
         while True:
@@ -119,14 +119,14 @@ class Joining:
             looks += 1
             await look.wait(HELD.seconds(looks))
 
-    def _join(self, look: Look) -> None:
+    def _join(self, look: HostLook) -> None:
         """Let the look wait for attempts that the process has under way already."""
         for number, start in list(look.to_claim.items()):
             key = look.key(start)
             if (future := self.under_way.outcome(key)) is not None:
                 look.wait_for(number, future, is_on_record=self.under_way.is_claimed(key))
 
-    async def _claim_or_leave(self, look: Look, functions: Mapping[int, Function]) -> bool:
+    async def _claim_or_leave(self, look: HostLook, functions: Mapping[int, Function]) -> bool:
         """Claim. Return False if the host has no place for followers: the supervisor then plans the followers."""
         try:
             await self._claim(look, functions)
@@ -136,7 +136,7 @@ class Joining:
             return False
         return True
 
-    async def _claim(self, look: Look, functions: Mapping[int, Function]) -> None:
+    async def _claim(self, look: HostLook, functions: Mapping[int, Function]) -> None:
         """Claim the attempts, and let the claimed attempts run. Attempts in other hosts stay to be claimed."""
         if self.batches.is_closed:
             raise TryAgain("the host ends", DRAIN_PAUSE, cause="Draining")
@@ -160,7 +160,7 @@ class Joining:
         else:
             slots.give_back()
 
-    async def _claimed(self, look: Look, starts: list[AttemptRef]) -> Claimed:
+    async def _claimed(self, look: HostLook, starts: list[AttemptRef]) -> Claimed:
         if not starts:
             return Claimed()
         return await self.claiming.claim(look.step, starts, look.before(starts))

@@ -9,7 +9,7 @@ from crawler_lifecycle.base.ranges import from_ranges, to_ranges
 from crawler_lifecycle.flows.ports.claims import AttemptKey, Claimed
 from crawler_lifecycle.flows.rules.ends import AttemptEnd
 from crawler_lifecycle.flows.rules.messages import AttemptRef, FollowingStep, RunSteps, StepsEnded
-from crawler_lifecycle.hosts.attempts import Outcome
+from crawler_lifecycle.hosts.attempts import CallOutcome
 from crawler_lifecycle.model.flow_states import EndKind
 
 SLOW_SECONDS = 1.0  # after a first end: time for further ends, or for followers to start
@@ -75,13 +75,13 @@ class Followers:
 
 
 @dataclass
-class Look:
+class HostLook:
     """An activity's attempts: to be claimed, under way in the process, ended or stale."""
 
     step: RunSteps
     to_claim: dict[int, AttemptRef] = field(init=False)
     followers: Followers = field(init=False)
-    under_way: dict[int, "asyncio.Future[Outcome]"] = field(default_factory=dict)
+    under_way: dict[int, "asyncio.Future[CallOutcome]"] = field(default_factory=dict)
     is_left: bool = False  # whether the activity was cancelled
     _ends: list[AttemptEnd] = field(default_factory=list)
     _first_end: float | None = None  # time when the activity got to know its first end
@@ -135,7 +135,7 @@ class Look:
         """Return the members whose completion has to be stored before the starts."""
         return self.followers.before(start.number for start in starts).union(from_ranges(self.step.after))
 
-    def wait_for(self, number: int, future: "asyncio.Future[Outcome]", *, is_on_record: bool) -> None:
+    def wait_for(self, number: int, future: "asyncio.Future[CallOutcome]", *, is_on_record: bool) -> None:
         """Wait for the attempt's outcome. A claim under way may be refused: then the attempt is not recorded."""
         self.under_way[number] = future
         del self.to_claim[number]
@@ -147,7 +147,7 @@ class Look:
         for number in self.followers.beyond(self.to_claim, most):
             del self.to_claim[number]
 
-    def take_claimed(self, claimed: Claimed, mine: "Mapping[int, asyncio.Future[Outcome]]") -> None:
+    def take_claimed(self, claimed: Claimed, mine: "Mapping[int, asyncio.Future[CallOutcome]]") -> None:
         """Take a claim's answer. `mine`: the outcomes of the attempts that the process has claimed."""
         self._has_lost |= claimed.has_lost
         self.take_ended(claimed.ended)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import timedelta
 
 from crawler_lifecycle.flows.ports.claims import AttemptKey, ClaimedStep, StepClaims
-from crawler_lifecycle.hosts.attempts import NOT_ENDED, Execution, Gone, Outcome
+from crawler_lifecycle.hosts.attempts import NOT_ENDED, CallOutcome, Execution, Gone
 from crawler_lifecycle.hosts.claiming import HostLease
 from crawler_lifecycle.hosts.functions import new_link
 from crawler_lifecycle.hosts.slots import Slots
@@ -26,7 +26,7 @@ class UnderWay:
     ) -> None:
         """Make the table. `release`: called for claims without an attempt under way, which renewals would keep."""
         self._release = release
-        self._outcomes: dict[AttemptKey, asyncio.Future[Outcome]] = {}
+        self._outcomes: dict[AttemptKey, asyncio.Future[CallOutcome]] = {}
         self._executions: dict[AttemptKey, Execution] = {}
         self._loop = asyncio.get_running_loop()
         self.lease = HostLease(claims, token, lasts, lambda: set(self._executions), self._notify)
@@ -35,16 +35,16 @@ class UnderWay:
     def executions(self) -> list[Execution]:
         return list(self._executions.values())
 
-    def outcome(self, key: AttemptKey) -> "asyncio.Future[Outcome] | None":
+    def outcome(self, key: AttemptKey) -> "asyncio.Future[CallOutcome] | None":
         return self._outcomes.get(key)
 
     def is_claimed(self, key: AttemptKey) -> bool:
         """Return whether the process has a claim on the attempt, and not only asks for a claim."""
         return key in self._executions
 
-    def reserve(self, key: AttemptKey) -> "asyncio.Future[Outcome]":
+    def reserve(self, key: AttemptKey) -> "asyncio.Future[CallOutcome]":
         """Note the attempt before its claim: a second activity waits for the outcome, and claims nothing."""
-        future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[CallOutcome] = asyncio.get_running_loop().create_future()
         self._outcomes[key] = future
         return future
 
@@ -54,7 +54,7 @@ class UnderWay:
         self._executions[execution.key] = execution
         return execution
 
-    def settle(self, key: AttemptKey, outcome: Outcome | Exception = NOT_ENDED) -> None:
+    def settle(self, key: AttemptKey, outcome: CallOutcome | Exception = NOT_ENDED) -> None:
         """Tell the outcome to all waiting activities. The attempt is under way no longer."""
         self._executions.pop(key, None)
         future = self._outcomes.pop(key, None)

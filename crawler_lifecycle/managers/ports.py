@@ -12,9 +12,9 @@ from typing import Protocol
 from pydantic import JsonValue
 
 from crawler_lifecycle.flows.model.manager_records import OutputLine
-from crawler_lifecycle.flows.model.turns import Begun, Counts, Effects, Intent, Offered, Page, Reaction, Start
+from crawler_lifecycle.flows.model.turns import Begun, Counts, Effects, ManagerIntent, Offered, Page, Reaction, Start
 from crawler_lifecycle.flows.rules.ends import Refusal
-from crawler_lifecycle.model.manager_items import Job, JobFilter, JobState, Problem, Waiting
+from crawler_lifecycle.model.manager_items import CodeProblem, Job, JobFilter, JobState, Waiting
 from crawler_lifecycle.model.requests import RunRequest
 
 
@@ -47,7 +47,7 @@ class ManagerNews:
     """News for a manager's object that waits."""
 
     ref: ManagerRef
-    intent: Intent
+    intent: ManagerIntent
     has_ends: bool  # whether an end was not reacted to yet
     has_due: bool  # whether the pause of an item has ended since the given time
     items_door: int  # number of the last door that added or renewed items
@@ -71,7 +71,7 @@ class ManagerLedger(Protocol):
         no close reason. In the same attempt, its end stays.
         """
 
-    def intent(self, ref: ManagerRef) -> Intent: ...
+    def intent(self, ref: ManagerRef) -> ManagerIntent: ...
 
     def news(self, token: str, since: datetime) -> list[ManagerNews]:
         """Return the news for all managers whose attempts have the token, with one statement."""
@@ -152,10 +152,10 @@ class ManagerLedger(Protocol):
 
     def counts(self, ref: ManagerRef) -> Counts: ...
 
-    def pause(self, ref: ManagerRef, problem: Problem) -> None:
+    def pause(self, ref: ManagerRef, problem: CodeProblem) -> None:
         """Record the failure. The manager's object does not run until the problem is cleared."""
 
-    def problem(self, ref: ManagerRef) -> Problem | None: ...
+    def problem(self, ref: ManagerRef) -> CodeProblem | None: ...
 
     def keep_output(self, ref: ManagerRef, lines: Sequence[OutputLine]) -> None:
         """Add lines by the object's process to the stored last lines, also after the manager's end."""

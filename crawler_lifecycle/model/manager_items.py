@@ -112,7 +112,7 @@ class Verdict(StrEnum):
     BAD = "bad"
 
 
-class Problem(Message):
+class CodeProblem(Message):
     """Failed author's code. The manager is paused until people resume the flow."""
 
     phase: str = Field(description="hook or method that failed")

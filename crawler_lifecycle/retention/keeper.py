@@ -13,7 +13,7 @@ from prometheus_client.registry import Collector
 
 from crawler_lifecycle.assembly.parts import Parts
 from crawler_lifecycle.errors import LifecycleError
-from crawler_lifecycle.retention.model import Ages, Folders, Hold, LastPass, Sizes
+from crawler_lifecycle.retention.model import Ages, Folders, KeepReason, LastPass, Sizes
 from crawler_lifecycle.retention.passes import Retention
 from crawler_lifecycle.retention.store import RetentionStore
 
@@ -37,7 +37,7 @@ class RetentionMetrics(Collector):
         yield GaugeMetricFamily("crawler_retention_every_seconds", period, value=self.every_seconds)
         if self.last and self.last.report:
             held = GaugeMetricFamily("crawler_retention_held_runs", "Old runs that stay, by cause", labels=["cause"])
-            for hold in Hold:
+            for hold in KeepReason:
                 held.add_metric([hold], self.last.report.held.get(hold, 0))
             yield held
         if self.sizes:

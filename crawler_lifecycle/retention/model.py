@@ -23,7 +23,7 @@ class Kind(StrEnum):
     FILES_OF_LINES = "files_of_lines"  # for earlier days: `events.jsonl` and `notices.jsonl`
 
 
-class Hold(StrEnum):
+class KeepReason(StrEnum):
     """Why an old run stays."""
 
     FLOW = "flow"  # its flow is still stored
@@ -82,7 +82,7 @@ class PassReport(Message):
     finished_at: datetime | None = Field(default=None, description="None: the pass was interrupted")
     removed: dict[Kind, int] = Field(default={}, description="numbers by kind; a kind without any is left out")
     bytes: dict[Kind, int] = Field(default={}, description="sizes of files, and estimated sizes of rows, by kind")
-    held: dict[Hold, int] = Field(default={}, description="old runs that stay, by the cause")
+    held: dict[KeepReason, int] = Field(default={}, description="old runs that stay, by the cause")
     problem: str | None = Field(default=None, description="why something old could not be removed")
 
 

@@ -18,7 +18,7 @@ from crawler_lifecycle.clusters.ports import Cluster
 from crawler_lifecycle.errors import LifecycleError
 from crawler_lifecycle.flows.ports.ledger import FlowDoors
 from crawler_lifecycle.retention import files
-from crawler_lifecycle.retention.model import Ages, Folders, Hold, Kind, OldRun, PassReport, Sizes
+from crawler_lifecycle.retention.model import Ages, Folders, KeepReason, Kind, OldRun, PassReport, Sizes
 from crawler_lifecycle.retention.rules import batches, hold_of
 from crawler_lifecycle.retention.store import RetentionStore
 
@@ -80,7 +80,7 @@ class _Pass:
     is_removing: bool
     removed: Counter[Kind] = field(default_factory=Counter)
     bytes: Counter[Kind] = field(default_factory=Counter)
-    held: Counter[Hold] = field(default_factory=Counter)
+    held: Counter[KeepReason] = field(default_factory=Counter)
     problems: list[str] = field(default_factory=list)
     claimed_at: float = field(default_factory=monotonic)
 

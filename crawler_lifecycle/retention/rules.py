@@ -2,20 +2,20 @@
 
 from collections.abc import Collection, Iterator, Sequence
 
-from crawler_lifecycle.retention.model import Hold, OldRun
+from crawler_lifecycle.retention.model import KeepReason, OldRun
 
 RUNS_AT_ONCE = 50  # in a transaction: some ten milliseconds
 TASKS_AT_ONCE = 500
 
 
-def hold_of(run: OldRun, with_jobs: Collection[str]) -> Hold | None:
+def hold_of(run: OldRun, with_jobs: Collection[str]) -> KeepReason | None:
     """Return why the run stays; None: the run leaves. `with_jobs`: run_uids with a job in the cluster."""
     holds = {
-        Hold.FOREIGN: not run.is_own,
-        Hold.FLOW: run.is_in_flow,
-        Hold.EXPORT: run.owes_export,
-        Hold.FINDING: run.has_finding,
-        Hold.JOB: run.run_uid in with_jobs,
+        KeepReason.FOREIGN: not run.is_own,
+        KeepReason.FLOW: run.is_in_flow,
+        KeepReason.EXPORT: run.owes_export,
+        KeepReason.FINDING: run.has_finding,
+        KeepReason.JOB: run.run_uid in with_jobs,
     }
     return next((hold for hold, holds_now in holds.items() if holds_now), None)
 

@@ -27,7 +27,7 @@ from crawler_lifecycle.model.records import (
 from crawler_lifecycle.model.requests import RunParameters, RunRequest
 from crawler_lifecycle.model.states import TaskStatus
 from crawler_lifecycle.transport.connection import HttpConnection, segment, with_actor
-from crawler_lifecycle.transport.streams import Page, every, followed
+from crawler_lifecycle.transport.streams import AnswerPage, every, followed
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +97,10 @@ class ApiRuns:
     def __init__(self, connection: HttpConnection) -> None:
         self._connection = connection
 
-    def page(self, *, limit: int = 50, cursor: str | None = None, **filters: Any) -> Page[RunSummary, str]:
+    def page(self, *, limit: int = 50, cursor: str | None = None, **filters: Any) -> AnswerPage[RunSummary, str]:
         """Return a page with runs, newest first. `filters` are the parameters in `GET /v1/runs`, such as `status`."""
         page = self._connection.read(_RunPage, "/v1/runs", limit=limit, cursor=cursor, **filters)
-        return Page(page["runs"], page["next"])
+        return AnswerPage(page["runs"], page["next"])
 
     def all(self, *, page_size: int = LARGEST_PAGE, **filters: Any) -> Iterator[RunSummary]:
         """Yield all chosen runs, newest first, page after page."""
@@ -154,13 +154,13 @@ class ApiRuns:
         limit: int = 100,
         status: TaskStatus | None = None,
         order: TaskOrder = TaskOrder.TASK,
-    ) -> Page[TaskLine, int]:
+    ) -> AnswerPage[TaskLine, int]:
         """Return a page with tasks, without their evidence, from the number `first` on. `order`: not by number, and
         `first` is a place.
         """
         parameters = {"first": first, "limit": limit, "status": status, "sort": order}
         page = self._connection.read(_TaskPage, f"{_path(run)}/tasks", **parameters)
-        return Page(page["tasks"], page["next"])
+        return AnswerPage(page["tasks"], page["next"])
 
     def task(self, run: int | str, number: int) -> TaskRecord:
         """Return a task with its evidence."""

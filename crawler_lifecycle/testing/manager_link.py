@@ -6,7 +6,17 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import uuid4
 
-from crawler_lifecycle.flows.model.turns import Begun, Counts, Effects, Intent, Offered, Page, Reaction, Start, Wake
+from crawler_lifecycle.flows.model.turns import (
+    Begun,
+    Counts,
+    Effects,
+    ManagerIntent,
+    Offered,
+    Page,
+    Reaction,
+    Start,
+    Wake,
+)
 from crawler_lifecycle.flows.rules.ends import Refusal
 from crawler_lifecycle.managers.authors.link import running_of
 from crawler_lifecycle.managers.authors.workflow_manager import BaseLoopScript
@@ -87,7 +97,7 @@ class PlayedLink:
         self._stage.make_runs(self._ledger.unstarted(self._ref))
         return begun
 
-    def intent(self) -> Intent:
+    def intent(self) -> ManagerIntent:
         self._refuse_the_dead()
         return self._ledger.intent(self._ref)
 

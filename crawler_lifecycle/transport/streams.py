@@ -1,6 +1,6 @@
 """Reads streams with server-sent events. After a break, a stream continues without a loss.
 
-`Page`: a part from a long list, with the next part's place.
+`AnswerPage`: a part from a long list, with the next part's place.
 """
 
 import time
@@ -22,14 +22,14 @@ Place = TypeVar("Place")
 
 
 @dataclass(frozen=True, slots=True)
-class Page(Generic[T, Place]):
+class AnswerPage(Generic[T, Place]):
     """`next` is the next page's place; None for the last page."""
 
     items: Sequence[T]
     next: Place | None
 
 
-def every(read: Callable[[Place | None], Page[T, Place]]) -> Iterator[T]:
+def every(read: Callable[[Place | None], AnswerPage[T, Place]]) -> Iterator[T]:
     """Yield all pages' items. `read` returns the page at a place; None: the first page."""
     place: Place | None = None
     while True:

@@ -4,14 +4,14 @@ import pytest
 
 from crawler_lifecycle.flows.model.definition import MemberDefinition, Need, StepWork
 from crawler_lifecycle.flows.model.turns import FILTERED_PROBLEM
-from crawler_lifecycle.model.manager_items import Item, Problem, Verdict
+from crawler_lifecycle.model.manager_items import CodeProblem, Item, Verdict
 from crawler_lifecycle.model.states import RunStatus
 from tests.browser.chromium import Page
 from tests.browser.shelf import MARKS, Shelf
 from tests.contracts.managers import Managed, item, managed
 
 pytestmark = MARKS
-FAILURE = Problem(phase="bad_outcome_hook", job="key", error="Traceback\nKeyError: 'shop'", failures=5)
+FAILURE = CodeProblem(phase="bad_outcome_hook", job="key", error="Traceback\nKeyError: 'shop'", failures=5)
 ITEMS = "[...document.querySelectorAll('.boxed tbody tr')].map((row) => row.children[0].textContent).join()"
 
 BUTTONS = """[...document.querySelectorAll('.boxed tbody tr')].map((row) =>

@@ -12,7 +12,7 @@ from crawler_lifecycle.database.manager_schema import manager_attempts
 from crawler_lifecycle.flows import Workflow, crawl
 from crawler_lifecycle.flows.model.turns import NO_EFFECTS
 from crawler_lifecycle.flows.rules.ends import Refusal
-from crawler_lifecycle.model.manager_items import ItemState, Problem
+from crawler_lifecycle.model.manager_items import CodeProblem, ItemState
 from crawler_lifecycle.model.states import RunStatus
 from tests.contracts.flows import pushed
 from tests.contracts.managers import Managed, managed
@@ -75,7 +75,7 @@ def test_an_end_without_a_reaction_is_found_until_the_reaction(flow: Managed) ->
     (entry,) = doubtful(flow)
     assert entry.is_told
     assert not entry.is_failing
-    flow.managers.pause(flow.mine, Problem(phase="hook", error="ValueError: no"))
+    flow.managers.pause(flow.mine, CodeProblem(phase="hook", error="ValueError: no"))
     assert [entry.is_failing for entry in doubtful(flow)] == [True]
     flow.react(flow.ended()[0])
     assert doubtful(flow) == []

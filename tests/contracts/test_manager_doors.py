@@ -15,7 +15,7 @@ from crawler_lifecycle.flows.model.turns import FILTERED_PROBLEM, Counts, Effect
 from crawler_lifecycle.managers.authors.requesting import item_of
 from crawler_lifecycle.managers.ports import ManagerRef
 from crawler_lifecycle.managers.store.rows import NOT_TRIED_AGAIN
-from crawler_lifecycle.model.manager_items import Item, ItemState, Origin, Problem, Verdict
+from crawler_lifecycle.model.manager_items import CodeProblem, Item, ItemState, Origin, Verdict
 from crawler_lifecycle.model.states import RunStatus
 from tests.contracts.flows import Flow, pushed
 from tests.contracts.managers import MANAGER, Managed, begun_again, item, managed, numbers, over, pushed_manager
@@ -207,7 +207,7 @@ def test_the_managers_of_a_flow_have_numbers_sums_and_problems(flow: Managed) ->
     failed(flow, "a", "b")
     flow.offer("c", "c", read=4, is_exhausted=True)
     flow.commit(stats={"items": 3.0}, tags=("north",))
-    flow.managers.pause(flow.mine, Problem(phase="on_start", error="ValueError"))
+    flow.managers.pause(flow.mine, CodeProblem(phase="on_start", error="ValueError"))
     (status,) = flow.store.manager_doors.statuses(flow.id)
     assert (status.path, status.function, status.arguments) == ("manager", "m:Shops", ("--own", "3"))
     assert status.counts == Counts(failed=2, waiting=1, repeated=1)
@@ -235,7 +235,7 @@ def test_a_second_start_with_other_arguments_is_a_conflict(database: Database) -
 
 
 def test_a_resume_clears_a_problem(flow: Managed) -> None:
-    flow.managers.pause(flow.mine, Problem(phase="on_start", error="ValueError"))
+    flow.managers.pause(flow.mine, CodeProblem(phase="on_start", error="ValueError"))
     assert flow.hold("run").changed
     assert flow.managers.problem(flow.mine) is None
     assert flow.events[-1] == "cleared"

@@ -18,10 +18,10 @@ from crawler_lifecycle.errors import Conflict, Fenced
 from crawler_lifecycle.flows.model.definition import CallForm, StepWork
 from crawler_lifecycle.flows.model.manager_records import OutputLine
 from crawler_lifecycle.flows.model.requests import AddItems
-from crawler_lifecycle.flows.model.turns import NO_EFFECTS, Counts, Intent, Page, Reaction, Start
+from crawler_lifecycle.flows.model.turns import NO_EFFECTS, Counts, ManagerIntent, Page, Reaction, Start
 from crawler_lifecycle.flows.rules.ends import Refusal
 from crawler_lifecycle.managers.ports import ManagerLedger
-from crawler_lifecycle.model.manager_items import ItemState, Job, JobFilter, JobState, Problem, Verdict
+from crawler_lifecycle.model.manager_items import CodeProblem, ItemState, Job, JobFilter, JobState, Verdict
 from crawler_lifecycle.model.requests import RunParameters
 from crawler_lifecycle.model.states import RunStatus
 from crawler_lifecycle.runs.ports import SupervisorExecution
@@ -79,7 +79,7 @@ CALLS: dict[str, tuple[Any, ...]] = {
     "commit": (NO_EFFECTS, "late"),
     "find": ([],),
     "counts": (),
-    "pause": (Problem(phase="hook", error="no"),),
+    "pause": (CodeProblem(phase="hook", error="no"),),
     "problem": (),
     "keep_output": ([OutputLine(at=datetime(2026, 11, 26, tzinfo=UTC), text="late")],),
     "close": ("finished", NO_EFFECTS, 0),
@@ -217,9 +217,9 @@ def test_a_force_while_draining_is_a_stop_of_all_crawls(flow: Managed) -> None:
     flow.offer("a", "b")
     run = flow.run_of(flow.started(1))
     flow.hold("drain")
-    assert flow.managers.intent(flow.mine) is Intent.DRAIN
+    assert flow.managers.intent(flow.mine) is ManagerIntent.DRAIN
     flow.cancel()
-    assert flow.managers.intent(flow.mine) is Intent.STOP
+    assert flow.managers.intent(flow.mine) is ManagerIntent.STOP
     assert flow.store.manager_doors.runs_under_way(flow.id) == [run.run_id]
     assert flow.start_items(*flow.waiting()).started == []
     flow.close(run, RunStatus.FAILED, "stopped_forced")

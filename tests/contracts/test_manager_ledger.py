@@ -16,14 +16,14 @@ from crawler_lifecycle.flows.model.turns import (
     SCHEDULED,
     Counts,
     Effects,
-    Intent,
+    ManagerIntent,
     Page,
     Reaction,
     Retry,
 )
 from crawler_lifecycle.flows.rules.ends import Refusal
 from crawler_lifecycle.managers.ports import ManagerRef
-from crawler_lifecycle.model.manager_items import Item, ItemState, JobFilter, JobState, Problem, Verdict
+from crawler_lifecycle.model.manager_items import CodeProblem, Item, ItemState, JobFilter, JobState, Verdict
 from crawler_lifecycle.model.records import RunFilter
 from crawler_lifecycle.model.requests import RunRequest
 from crawler_lifecycle.model.states import RunStatus
@@ -33,7 +33,7 @@ from tests.contracts.managers import MANAGER, Managed, added, item, managed, num
 from tests.contracts.statements import counted
 
 LONG_AGO = datetime(2026, 1, 1, tzinfo=UTC)
-FAILURE = Problem(phase="bad_outcome_hook", job="key", error="Traceback\nValueError: no", failures=5)
+FAILURE = CodeProblem(phase="bad_outcome_hook", job="key", error="Traceback\nValueError: no", failures=5)
 
 
 @pytest.fixture
@@ -101,21 +101,21 @@ def test_an_end_stays_within_its_attempt_and_a_later_attempt_begins_anew(flow: M
 
 
 def test_people_pause_drain_stop_and_leave_a_manager(flow: Managed) -> None:
-    assert flow.managers.intent(flow.mine) is Intent.RUN
-    for hold, intent in (("pause", Intent.PAUSE), ("drain", Intent.DRAIN), ("run", Intent.RUN)):
+    assert flow.managers.intent(flow.mine) is ManagerIntent.RUN
+    for hold, intent in (("pause", ManagerIntent.PAUSE), ("drain", ManagerIntent.DRAIN), ("run", ManagerIntent.RUN)):
         flow.hold(hold)
         assert flow.managers.intent(flow.mine) is intent
     flow.cancel("manager")
-    assert flow.managers.intent(flow.mine) is Intent.STOP
+    assert flow.managers.intent(flow.mine) is ManagerIntent.STOP
 
 
 def test_a_cancel_without_the_end_of_crawls_leaves_them(flow: Managed) -> None:
     flow.cancel("manager", terminate=False)
-    assert flow.managers.intent(flow.mine) is Intent.LEAVE
+    assert flow.managers.intent(flow.mine) is ManagerIntent.LEAVE
 
 
-@pytest.mark.parametrize(("terminate", "intent"), [(True, Intent.STOP), (False, Intent.LEAVE)])
-def test_a_retry_during_a_stop_is_for_the_next_attempt(flow: Managed, terminate: bool, intent: Intent) -> None:
+@pytest.mark.parametrize(("terminate", "intent"), [(True, ManagerIntent.STOP), (False, ManagerIntent.LEAVE)])
+def test_a_retry_during_a_stop_is_for_the_next_attempt(flow: Managed, terminate: bool, intent: ManagerIntent) -> None:
     flow.offer("a", "b")
     chosen = flow.waiting()[0]
     flow.cancel("manager", terminate=terminate)
@@ -130,7 +130,7 @@ def test_a_retry_during_a_stop_is_for_the_next_attempt(flow: Managed, terminate:
         pass
     flow.ref_to_manager = ManagerRef(flow.uid, MANAGER, 2, "host")
     assert not flow.begun("child-2").is_closed
-    assert flow.managers.intent(flow.mine) is Intent.RUN
+    assert flow.managers.intent(flow.mine) is ManagerIntent.RUN
     assert numbers(start.job for start in flow.start_items(*flow.waiting()).started) == [1, 2]
 
 
@@ -195,9 +195,9 @@ def test_a_page_that_is_on_record_changes_nothing(flow: Managed) -> None:
 
 def test_a_digest_stays_until_people_accept_another_generator(flow: Managed) -> None:
     flow.offer("a", read=1, digest="first")
-    flow.managers.pause(flow.mine, Problem(phase="workflow_loop", error="no"))
+    flow.managers.pause(flow.mine, CodeProblem(phase="workflow_loop", error="no"))
     assert flow.begun().digest == "first"
-    flow.managers.pause(flow.mine, Problem(phase=GENERATOR_CHANGED, error="no"))
+    flow.managers.pause(flow.mine, CodeProblem(phase=GENERATOR_CHANGED, error="no"))
     assert flow.begun().digest is None
 
 

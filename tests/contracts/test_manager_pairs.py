@@ -16,7 +16,7 @@ from crawler_lifecycle.flows.ports.claims import StepEnd
 from crawler_lifecycle.flows.rules.ends import Refusal
 from crawler_lifecycle.managers.ports import ManagerStart
 from crawler_lifecycle.model.flow_states import EndKind, MemberState
-from crawler_lifecycle.model.manager_items import Job, JobState, Problem, Verdict
+from crawler_lifecycle.model.manager_items import CodeProblem, Job, JobState, Verdict
 from crawler_lifecycle.model.states import RunStatus
 from crawler_lifecycle.runs.ports import SupervisorExecution
 from tests.contracts.contention import Act, contended_pairs
@@ -101,7 +101,7 @@ class World:
         return lambda: self.flow.managers.close(self.flow.mine, "finished", effects, items_door)
 
     def pause(self) -> Act:
-        problem = Problem(phase="on_start", error=str(next(NAMES)))
+        problem = CodeProblem(phase="on_start", error=str(next(NAMES)))
         return lambda: self.flow.managers.pause(self.flow.mine, problem)
 
     def keep_output(self) -> Act:

@@ -9,7 +9,7 @@ from crawler_lifecycle.managers import Breaker, Item, PeriodicCrawlManager, Retr
 from crawler_lifecycle.managers.authors.link import GeneratorChanged
 from crawler_lifecycle.managers.authors.policies import key_of
 from crawler_lifecycle.managers.store.rows import NOT_TRIED_AGAIN
-from crawler_lifecycle.model.manager_items import Problem
+from crawler_lifecycle.model.manager_items import CodeProblem
 from crawler_lifecycle.testing import ManagerPlay, completed, failed, stopped
 from tests.managers.authors import Shops, shops_with
 
@@ -284,7 +284,7 @@ def test_68_another_generator_without_keys_waits_for_people() -> None:
         with pytest.raises(GeneratorChanged):
             play.cycle()
     assert len(play.started) == 2
-    problem = Problem(phase="generator_changed", error="ValueError: no")
+    problem = CodeProblem(phase="generator_changed", error="ValueError: no")
     play.managed.store.managers.pause(play.managed.ref, problem)
     play.resume()
     assert play.managed.store.managers.problem(play.managed.ref) is None

@@ -9,7 +9,7 @@ import pytest
 from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.flows.model.turns import NO_EFFECTS, Page
 from crawler_lifecycle.hosts.managers.setbacks import ALL_JOBS, Setbacks
-from crawler_lifecycle.model.manager_items import Problem
+from crawler_lifecycle.model.manager_items import CodeProblem
 from tests.contracts.managers import managed
 from tests.services.flows.stages import Stage, staged
 
@@ -73,8 +73,8 @@ def test_each_kind_of_progress_carries_the_counts(database: Database) -> None:
 def test_counts_are_written_only_if_the_record_has_others() -> None:
     setbacks = Setbacks(5)
     assert setbacks.after(["base_loop_tasks"]) is None
-    setbacks.note(Problem(phase="bad_outcome_hook", job="job-1", error=""), holds_job=True)
-    setbacks.note(Problem(phase="on_start", error=""), holds_job=False)
+    setbacks.note(CodeProblem(phase="bad_outcome_hook", job="job-1", error=""), holds_job=True)
+    setbacks.note(CodeProblem(phase="on_start", error=""), holds_job=False)
     record = setbacks.after(())
     assert record is not None
     assert record["failures"] == {ALL_JOBS: 1, "job-1": 1, "on_start": 1}

@@ -12,11 +12,11 @@ from crawler_lifecycle.flows.model.turns import GENERATOR_CHANGED
 from crawler_lifecycle.hosts.managers import setbacks
 from crawler_lifecycle.hosts.managers.setbacks import Setbacks
 from crawler_lifecycle.managers import PeriodicCrawlManager
-from crawler_lifecycle.model.manager_items import Problem
+from crawler_lifecycle.model.manager_items import CodeProblem
 from crawler_lifecycle.testing import ManagerPlay
 from tests.services.flows.stages import Stage, staged
 
-PROBLEM = Problem(phase="base_loop_tasks", error="ValueError: no")
+PROBLEM = CodeProblem(phase="base_loop_tasks", error="ValueError: no")
 
 
 @pytest.fixture

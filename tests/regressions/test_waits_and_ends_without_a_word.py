@@ -4,7 +4,7 @@ import pytest
 
 from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.managers.authors.parameters import StopRetry
-from crawler_lifecycle.model.manager_items import Problem
+from crawler_lifecycle.model.manager_items import CodeProblem
 from crawler_lifecycle.testing import ManagerPlay
 from tests.commands import Crawlctl
 from tests.contracts.managers import Managed, managed
@@ -26,7 +26,7 @@ def test_an_end_says_that_it_waits_for_the_manager(flow: Managed, crawlctl: Craw
     assert WAIT in crawlctl("flow", "jobs", flow.id).stdout
     assert f"reaction: {WAIT}\n" in crawlctl("flow", "why", flow.id, "1").stdout
     assert f"reaction: {WAIT}" in crawlctl("flow", "why", flow.id).stdout
-    flow.managers.pause(flow.mine, Problem(phase="finished_ok_hook", error="ValueError: no"))
+    flow.managers.pause(flow.mine, CodeProblem(phase="finished_ok_hook", error="ValueError: no"))
     shown = f"reaction: {WAIT}: finished_ok_hook failed, and the manager waits for a resume of the flow"
     assert shown in crawlctl("flow", "why", flow.id, "1").stdout
     flow.react(flow.ended()[0])

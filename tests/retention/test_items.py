@@ -15,7 +15,7 @@ from crawler_lifecycle.flows.model.turns import Effects
 from crawler_lifecycle.flows.ports.ledger import Delivery
 from crawler_lifecycle.model.manager_items import Verdict
 from crawler_lifecycle.model.states import ExportState, RunStatus
-from crawler_lifecycle.retention.model import Hold, Kind
+from crawler_lifecycle.retention.model import KeepReason, Kind
 from tests.contracts.managers import Managed, added, managed, over
 from tests.retention.old_runs import LONG_AGO, ids, passed, retention
 
@@ -51,7 +51,7 @@ def test_settled_items_leave_and_their_keys_and_sums_stay(database: Database, fl
     doors = flow.store.manager_doors
     before = doors.item_counts(flow.id), doors.sums([flow.uid]), flow.begun().stats
     report = passed(retention(database, tmp_path))
-    assert (report.removed, report.held) == ({Kind.RUNS: 2, Kind.ITEMS: 2}, {Hold.FLOW: 1})
+    assert (report.removed, report.held) == ({Kind.RUNS: 2, Kind.ITEMS: 2}, {KeepReason.FLOW: 1})
     assert stored_items(database) == [3, 4]
     with database.read() as connection:
         assert connection.scalar(select(func.count()).select_from(manager_attempts)) == 1

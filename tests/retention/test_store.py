@@ -27,7 +27,7 @@ from crawler_lifecycle.database.schema import (
 from crawler_lifecycle.errors import NotFound, Removed, TemporaryError
 from crawler_lifecycle.flows.ports.ledger import Delivery
 from crawler_lifecycle.model.states import ExportKind, ExportState, RunStatus
-from crawler_lifecycle.retention.model import Hold, Kind, PassReport
+from crawler_lifecycle.retention.model import KeepReason, Kind, PassReport
 from crawler_lifecycle.retention.passes import Retention
 from crawler_lifecycle.retention.rules import hold_of
 from crawler_lifecycle.retention.store import ARCHIVED, CHILDREN, RetentionStore
@@ -181,7 +181,7 @@ def test_one_worker_at_a_time_makes_a_pass(database: Database, old: Old, tmp_pat
 def test_a_survey_changes_nothing_and_says_what_a_pass_removes(database: Database, old: Old, tmp_path: Path) -> None:
     runs = [old(), old(export_state=ExportState.FAILED)]
     surveyed = retention(database, tmp_path).survey()
-    assert (surveyed.removed, surveyed.held) == ({Kind.RUNS: 1}, {Hold.EXPORT: 1})
+    assert (surveyed.removed, surveyed.held) == ({Kind.RUNS: 1}, {KeepReason.EXPORT: 1})
     assert ids(database) == [run.run_id for run in runs]
     assert passed(retention(database, tmp_path)).removed[Kind.RUNS] == surveyed.removed[Kind.RUNS]
 
@@ -255,5 +255,5 @@ def test_a_run_of_another_installation_keeps_its_row(database: Database, old: Ol
     run = old()
     with database.transaction() as tx:
         tx.execute(update(installation).values(uid=str(uuid4())))
-    assert passed(retention(database, tmp_path)).held == {Hold.FOREIGN: 1}
+    assert passed(retention(database, tmp_path)).held == {KeepReason.FOREIGN: 1}
     assert ids(database) == [run.run_id]

@@ -15,7 +15,7 @@ from click.testing import Result
 from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.flows.model.manager_records import OutputLine
 from crawler_lifecycle.model.flow_states import EndKind
-from crawler_lifecycle.model.manager_items import Item, Problem, Verdict
+from crawler_lifecycle.model.manager_items import CodeProblem, Item, Verdict
 from crawler_lifecycle.model.requests import RunParameters
 from crawler_lifecycle.model.states import RunStatus
 from tests.commands import Crawlctl
@@ -260,7 +260,7 @@ def test_why_explains_an_item(flow: Flow, ledger: Managed) -> None:
 
 def test_a_problem_is_shown_everywhere_and_cleared_by_a_resume(flow: Flow, ledger: Managed) -> None:
     error = "Traceback (most recent call last):\nValueError: no such shop"
-    ledger.managers.pause(ledger.mine, Problem(phase="finished_ok_hook", error=error, failures=5))
+    ledger.managers.pause(ledger.mine, CodeProblem(phase="finished_ok_hook", error=error, failures=5))
     shown = "\n".join(lines(flow("show", ledger.id)))
     assert "paused: finished_ok_hook failed 5 times" in shown
     assert "ValueError: no such shop" in shown
@@ -329,7 +329,7 @@ def test_why_without_an_item_explains_the_manager(flow: Flow, database: Database
     assert (job.split(" since ")[0], task.split(" is ")[0]) == ("    item 1 is running", f"      run {run.run_id}")
     alone = flow("why", shops.id, "manager").stdout.splitlines()
     assert alone == [line.removeprefix("  ") for line in (manager, job, task)]
-    shops.managers.pause(shops.mine, Problem(phase="schedule_job", error="Traceback\nKeyError: 'x'"))
+    shops.managers.pause(shops.mine, CodeProblem(phase="schedule_job", error="Traceback\nKeyError: 'x'"))
     assert "manager_paused: schedule_job failed (KeyError: 'x')" in flow("why", shops.id).stdout
 
 

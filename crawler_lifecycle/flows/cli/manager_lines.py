@@ -14,7 +14,7 @@ from crawler_lifecycle.console.words import coloured, duration, rfc3339, table
 from crawler_lifecycle.flows.model.manager_records import ItemAttempt, ItemRecord, ItemSums, ManagerStatus, OutputLine
 from crawler_lifecycle.flows.model.turns import Counts
 from crawler_lifecycle.flows.rules.managers import NO_REACTION, without_host
-from crawler_lifecycle.model.manager_items import ItemState, Problem
+from crawler_lifecycle.model.manager_items import CodeProblem, ItemState
 
 ITEM_COLUMNS = ("ITEM", "CRAWLER", "STATE", "ATTEMPT", "OUTCOME", "SINCE", "TOOK", "RUN", "PARAMETERS", "WHY")
 ATTEMPT_COLUMNS = ("ITEM", "ATTEMPT", "CRAWLER", "RUN", "OUTCOME", "STARTED", "ENDED", "TOOK", "CHANGED ARGUMENTS")
@@ -78,7 +78,7 @@ def status_lines(manager: ManagerStatus) -> Iterator[str]:
         yield from problem_lines(manager.problem)
 
 
-def problem_lines(problem: Problem) -> Iterator[str]:
+def problem_lines(problem: CodeProblem) -> Iterator[str]:
     about = f" for job {problem.job}" if problem.job else ""
     times = counted(problem.failures, "time")
     yield f"  paused: {problem.phase} failed {times}{about}; `crawlctl flow resume` lets the manager continue:"

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from crawler_lifecycle.base.base import Message
 from crawler_lifecycle.flows.model.turns import Counts
-from crawler_lifecycle.model.manager_items import ItemState, Origin, Override, Problem
+from crawler_lifecycle.model.manager_items import CodeProblem, ItemState, Origin, Override
 
 
 class ItemRecord(Message):
@@ -67,7 +67,7 @@ class OutputLine(Message):
     text: str
 
 
-class ManagerProblem(Problem):
+class ManagerProblem(CodeProblem):
     """Failed author's code, for people. Documents of doors have another model with the short name."""
 
 

@@ -124,7 +124,7 @@ class Counts(Message):
     repeated: int = Field(default=0, description="parameter sets that were repeats, and are no items")
 
 
-class Intent(StrEnum):
+class ManagerIntent(StrEnum):
     """People's intent for a manager."""
 
     RUN = "run"
@@ -137,7 +137,7 @@ class Intent(StrEnum):
 class Wake(Message):
     """Answer to a wait: why the object continues."""
 
-    intent: Intent = Intent.RUN
+    intent: ManagerIntent = ManagerIntent.RUN
     has_ends: bool = False
     has_items: bool = Field(default=False, description="whether an item was added, or its pause is over")
     is_due: bool = Field(default=False, description="whether the time of the wait is over")

@@ -5,8 +5,18 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from crawler_lifecycle.flows.model.turns import Begun, Counts, Effects, Intent, Offered, Page, Reaction, Start, Wake
-from crawler_lifecycle.model.manager_items import Job, JobFilter, JobState, Problem, Waiting
+from crawler_lifecycle.flows.model.turns import (
+    Begun,
+    Counts,
+    Effects,
+    ManagerIntent,
+    Offered,
+    Page,
+    Reaction,
+    Start,
+    Wake,
+)
+from crawler_lifecycle.model.manager_items import CodeProblem, Job, JobFilter, JobState, Waiting
 
 NO_ARGUMENTS = tuple[()]
 
@@ -25,7 +35,7 @@ def _call(arguments: Any, answer: Any = None) -> Call:
 
 CALLS = {
     "begin": _call(NO_ARGUMENTS, Begun),
-    "intent": _call(NO_ARGUMENTS, Intent),
+    "intent": _call(NO_ARGUMENTS, ManagerIntent),
     "enter": _call(tuple[str, str | None]),
     "ended": _call(tuple[int], list[Job]),
     "react": _call(tuple[list[Reaction]]),
@@ -46,4 +56,4 @@ CALLS = {
     "close": _call(tuple[str, Effects], bool),
 }
 WITHOUT_ANSWER = frozenset({"enter"})
-PROBLEM = TypeAdapter(Problem)
+PROBLEM = TypeAdapter(CodeProblem)

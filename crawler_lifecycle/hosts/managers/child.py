@@ -16,13 +16,23 @@ from typing import Any, NoReturn
 
 from crawler_lifecycle.errors import NotFound, NotReady, PermanentError
 from crawler_lifecycle.flows.authors.modules import Modules, authors_traceback, load
-from crawler_lifecycle.flows.model.turns import Begun, Counts, Effects, Intent, Offered, Page, Reaction, Start, Wake
+from crawler_lifecycle.flows.model.turns import (
+    Begun,
+    Counts,
+    Effects,
+    ManagerIntent,
+    Offered,
+    Page,
+    Reaction,
+    Start,
+    Wake,
+)
 from crawler_lifecycle.hosts.children import Channel, end_with_children, end_with_parent
 from crawler_lifecycle.hosts.managers.calls import CALLS, PROBLEM
 from crawler_lifecycle.managers.authors.arguments import BadArguments
 from crawler_lifecycle.managers.authors.driving import drive
 from crawler_lifecycle.managers.authors.link import AuthorsFailure
-from crawler_lifecycle.model.manager_items import Job, JobFilter, JobState, Problem, Waiting
+from crawler_lifecycle.model.manager_items import CodeProblem, Job, JobFilter, JobState, Waiting
 
 
 class HostLink:
@@ -46,8 +56,8 @@ class HostLink:
         begun: Begun = self._ask("begin")
         return begun
 
-    def intent(self) -> Intent:
-        intent: Intent = self._ask("intent")
+    def intent(self) -> ManagerIntent:
+        intent: ManagerIntent = self._ask("intent")
         return intent
 
     def enter(self, phase: str, about: str | None = None) -> None:
@@ -175,7 +185,7 @@ def _class(modules: Modules, name: str) -> Any:
 
 def _failure(phase: str, job: str | None, error: str) -> dict[str, Any]:
     """Return the message about a failure. Without a phase, the host knows the phase."""
-    return {"failure": PROBLEM.dump_python(Problem(phase=phase, job=job, error=error), mode="json")}
+    return {"failure": PROBLEM.dump_python(CodeProblem(phase=phase, job=job, error=error), mode="json")}
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ STOP_PAUSES = Backoff(timedelta(seconds=1), timedelta(seconds=30))  # between re
 
 
 @dataclass
-class Catalogue:
+class ManagerCatalogue:
     """The catalogue for a host's managers. `deployer`: None if the host knows no scheduler service."""
 
     deployer: Deployer | None
@@ -98,7 +98,7 @@ class Crawls:
         ref: ManagerRef,
         flow_id: str,
         on_change: Callable[[], None],
-        catalogue: Catalogue,
+        catalogue: ManagerCatalogue,
     ) -> None:
         """Make the crawls, on the host's event loop. `on_change`: called after an attempt's refusal."""
         self._catalogue = catalogue

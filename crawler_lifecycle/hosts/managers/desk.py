@@ -19,7 +19,7 @@ from crawler_lifecycle.flows.model.turns import (
     Begun,
     Counts,
     Effects,
-    Intent,
+    ManagerIntent,
     Offered,
     Page,
     Reaction,
@@ -28,7 +28,7 @@ from crawler_lifecycle.flows.model.turns import (
 )
 from crawler_lifecycle.flows.rules.ends import Refusal
 from crawler_lifecycle.flows.rules.managers import LONGEST_LINE, MOST_LINES
-from crawler_lifecycle.hosts.managers.crawls import Catalogue, Crawls
+from crawler_lifecycle.hosts.managers.crawls import Crawls, ManagerCatalogue
 from crawler_lifecycle.hosts.managers.inbox import Box
 from crawler_lifecycle.hosts.managers.setbacks import ALL_JOBS, PAGE_PHASE, Phases, Setbacks
 from crawler_lifecycle.managers.authors.link import running_of
@@ -85,7 +85,7 @@ class Desk:
     begun: Begun
     box: Box
     crawls: Crawls
-    catalogue: Catalogue
+    catalogue: ManagerCatalogue
     setbacks: Setbacks
     phases: Phases
     output: Output
@@ -102,7 +102,7 @@ class Desk:
     def begin(self) -> Begun:
         return self.begun
 
-    def intent(self) -> Intent:
+    def intent(self) -> ManagerIntent:
         return self._patiently(lambda: self.ledger.intent(self.ref))
 
     def enter(self, phase: str, about: str | None) -> None:
@@ -258,7 +258,7 @@ class Desk:
         call = str(uuid4())
         return self._patiently(lambda: self.ledger.commit(self.ref, effects, call, setbacks))
 
-    def _wake(self, first: Intent, for_news: bool) -> Wake | None:
+    def _wake(self, first: ManagerIntent, for_news: bool) -> Wake | None:
         """Return why the object continues; None: the object waits."""
         if self.box.must_leave:
             return Wake(must_leave=True)

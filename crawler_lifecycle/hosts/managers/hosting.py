@@ -14,12 +14,12 @@ from crawler_lifecycle import logs
 from crawler_lifecycle.delivery.ports import FlowSupervisors
 from crawler_lifecycle.errors import Fenced, TemporaryError
 from crawler_lifecycle.flows.authors.modules import Modules
-from crawler_lifecycle.flows.model.turns import NO_EFFECTS, Effects, Intent
+from crawler_lifecycle.flows.model.turns import NO_EFFECTS, Effects, ManagerIntent
 from crawler_lifecycle.flows.model.values import to_text
 from crawler_lifecycle.flows.ports.claims import ClaimedStep
 from crawler_lifecycle.flows.rules.words import BY_REQUEST
 from crawler_lifecycle.hosts.calling import work_of
-from crawler_lifecycle.hosts.managers.crawls import PAUSES, Catalogue, Crawls
+from crawler_lifecycle.hosts.managers.crawls import PAUSES, Crawls, ManagerCatalogue
 from crawler_lifecycle.hosts.managers.desk import Desk, Output, patiently
 from crawler_lifecycle.hosts.managers.inbox import Inbox
 from crawler_lifecycle.hosts.managers.process import ObjectProcess
@@ -27,14 +27,14 @@ from crawler_lifecycle.hosts.managers.setbacks import Phases, Setbacks, pause_af
 from crawler_lifecycle.hosts.outcomes import STOPPED, Ended
 from crawler_lifecycle.managers.ports import ManagerLedger, ManagerRef
 from crawler_lifecycle.model.flow_states import EndKind
-from crawler_lifecycle.model.manager_items import Problem
+from crawler_lifecycle.model.manager_items import CodeProblem
 from crawler_lifecycle.settings.processes import FlowSettings
 
 logger = logging.getLogger(__name__)
 LEAVE_SECONDS = 0.7  # time for an object to leave on its own
 LOOK_SECONDS = 10.0  # between looks at a paused manager; news come earlier
 LARGEST_RESULT = 1_000_000  # bytes
-CLOSE_REASONS = {Intent.STOP: "cancelled", Intent.LEAVE: "left", Intent.DRAIN: "drained"}
+CLOSE_REASONS = {ManagerIntent.STOP: "cancelled", ManagerIntent.LEAVE: "left", ManagerIntent.DRAIN: "drained"}
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Managers:
 
     ledger: ManagerLedger
     supervisors: FlowSupervisors
-    catalogue: Catalogue
+    catalogue: ManagerCatalogue
     modules: Modules
     inbox: Inbox
     token: str
@@ -57,7 +57,7 @@ class Managers:
 def managers_of(
     ledger: ManagerLedger,
     supervisors: FlowSupervisors,
-    catalogue: Catalogue,
+    catalogue: ManagerCatalogue,
     modules: Modules,
     token: str,
     settings: FlowSettings,
@@ -158,7 +158,7 @@ class ManagerRunning:
         was_paused = False
         while not self._box.must_leave and patiently(lambda: self._ledger.problem(self._ref), self._box) is not None:
             was_paused, intent = True, desk.intent()
-            if intent is Intent.STOP:
+            if intent is ManagerIntent.STOP:
                 self._crawls.stop()
             if self._may_close(intent, desk) and desk.close(CLOSE_REASONS[intent], NO_EFFECTS):
                 return True
@@ -167,15 +167,15 @@ class ManagerRunning:
             self._setbacks.clear()
         return False
 
-    def _may_close(self, intent: Intent, desk: Desk) -> bool:
+    def _may_close(self, intent: ManagerIntent, desk: Desk) -> bool:
         """Return whether a paused manager may close. A drained manager waits for the reactions to its ends as well."""
-        if intent not in CLOSE_REASONS or intent is Intent.LEAVE:
-            return intent is Intent.LEAVE
+        if intent not in CLOSE_REASONS or intent is ManagerIntent.LEAVE:
+            return intent is ManagerIntent.LEAVE
         if desk.running():
             return False
-        return intent is Intent.STOP or not patiently(lambda: self._ledger.ended(self._ref, 1), self._box)
+        return intent is ManagerIntent.STOP or not patiently(lambda: self._ledger.ended(self._ref, 1), self._box)
 
-    def _object(self, desk: Desk) -> Problem | None:
+    def _object(self, desk: Desk) -> CodeProblem | None:
         """Run an object in a process until the process ends. Return its failure."""
         modules = self._managers.modules
         folder = None if modules.folder is None else str(modules.folder)
@@ -190,7 +190,7 @@ class ManagerRunning:
             desk.keep_output(at_once=True)
             self._box.begin_object(None)
 
-    def _after(self, problem: Problem, desk: Desk) -> None:
+    def _after(self, problem: CodeProblem, desk: Desk) -> None:
         """Note the failure. A failing job is held back; otherwise, the next object comes after a pause.
 
         After too many failures, the manager is paused until people resume the flow.
@@ -208,7 +208,7 @@ class ManagerRunning:
         if not holds_job:
             self._wait_for_people(desk.intent(), pause_after(problem.failures))
 
-    def _wait_for_people(self, intent: Intent, seconds: float, *, has_problem: bool = False) -> None:
+    def _wait_for_people(self, intent: ManagerIntent, seconds: float, *, has_problem: bool = False) -> None:
         """Wait, but not longer than until people change the intent or clear the problem, or the host leaves."""
         box = self._box
         box.take()
@@ -237,7 +237,7 @@ class ManagerRunning:
         begun, intent = self._begun().begun, desk.intent()
         values = {"close_reason": begun.close_reason, "counts": desk.counts().model_dump(), "stats": begun.stats}
         result = to_text("result", values, LARGEST_RESULT)
-        if intent in (Intent.STOP, Intent.LEAVE):
+        if intent in (ManagerIntent.STOP, ManagerIntent.LEAVE):
             return Ended(EndKind.CANCELLED, reason=BY_REQUEST, outcome=begun.close_reason, result=result)
         return Ended(EndKind.COMPLETED, outcome=begun.close_reason, result=result)
 

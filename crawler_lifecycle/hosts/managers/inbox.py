@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import TypeVar
 
 from crawler_lifecycle.errors import LifecycleError
-from crawler_lifecycle.flows.model.turns import Intent
+from crawler_lifecycle.flows.model.turns import ManagerIntent
 from crawler_lifecycle.managers.ports import ManagerLedger, ManagerNews, ManagerRef
 
 logger = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ class Box:
         return self.news is not None or self.has_due
 
     def put(self, news: ManagerNews) -> None:
-        if news.intent is Intent.STOP:
+        if news.intent is ManagerIntent.STOP:
             self.on_stop()
         with self.changed:
             self.news, self.has_due = news, self.has_due or news.has_due

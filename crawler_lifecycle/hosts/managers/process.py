@@ -15,7 +15,7 @@ from crawler_lifecycle.hosts.children import Child
 from crawler_lifecycle.hosts.managers.calls import CALLS, PROBLEM, WITHOUT_ANSWER
 from crawler_lifecycle.hosts.managers.desk import Desk
 from crawler_lifecycle.hosts.managers.setbacks import Phases
-from crawler_lifecycle.model.manager_items import Problem
+from crawler_lifecycle.model.manager_items import CodeProblem
 
 logger = logging.getLogger(__name__)
 output = logging.getLogger("crawler_lifecycle.managers.output")
@@ -39,7 +39,7 @@ class ObjectProcess:
         self._child.send(first)
         threading.Thread(target=self._receive, name="manager-messages", daemon=True).start()
 
-    def serve(self) -> Problem | None:
+    def serve(self) -> CodeProblem | None:
         """Answer the object's calls until the process has ended. Return its failure."""
         problem = self._served()
         if self._desk.is_closed or self._desk.box.must_leave:
@@ -54,7 +54,7 @@ class ObjectProcess:
         self._child.kill_if_alive()
         self._child.await_lines(END_SECONDS)
 
-    def _served(self) -> Problem | None:
+    def _served(self) -> CodeProblem | None:
         phases = self._desk.phases
         while True:
             try:
@@ -79,7 +79,7 @@ class ObjectProcess:
         phases.spend(monotonic() - began_at)
         return self._messages.popleft()
 
-    def _last(self, message: dict[str, Any]) -> Problem | None:
+    def _last(self, message: dict[str, Any]) -> CodeProblem | None:
         """Return the failure in the object's last message; None for a call."""
         if "closed" in message:
             return self._problem("the object has ended, and its end is not recorded")
@@ -114,9 +114,9 @@ class ObjectProcess:
             return {"error": error.message}
         return {"answer": CALLS[name].answer.dump_python(value, mode="json")}
 
-    def _problem(self, error: str) -> Problem:
+    def _problem(self, error: str) -> CodeProblem:
         phases = self._desk.phases
-        return Problem(phase=phases.name, job=phases.about, error=error)
+        return CodeProblem(phase=phases.name, job=phases.about, error=error)
 
     def _receive(self) -> None:
         while (message := self._child.channel.receive()) is not None:

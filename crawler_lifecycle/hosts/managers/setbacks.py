@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import JsonValue
 
 from crawler_lifecycle.flows.model.turns import GENERATOR_CHANGED
-from crawler_lifecycle.model.manager_items import Problem
+from crawler_lifecycle.model.manager_items import CodeProblem
 
 START = "start"  # the module's import, and the object's making
 CYCLE = "process"  # the process outside of author's code
@@ -68,7 +68,7 @@ class Setbacks:
     _failed_at: float = 0.0  # time of the last failure
     _held: dict[str, float] = field(default_factory=dict)  # failing jobs, with the times of their next tries
 
-    def note(self, problem: Problem, *, holds_job: bool) -> Problem:
+    def note(self, problem: CodeProblem, *, holds_job: bool) -> CodeProblem:
         """Count the failure. `holds_job`: the job alone is tried again later."""
         self._failed_at = time()
         if holds_job and problem.job is not None:
@@ -79,7 +79,7 @@ class Setbacks:
             failures = self._count(problem.phase)
         return problem.model_copy(update={"failures": failures})
 
-    def is_too_much(self, problem: Problem) -> bool:
+    def is_too_much(self, problem: CodeProblem) -> bool:
         if problem.phase == GENERATOR_CHANGED:  # further tries read the same sets
             return True
         return problem.failures >= self.tries or self._failures.get(ALL_JOBS, 0) >= max(self.tries, MOST_IN_A_ROW)

@@ -6,19 +6,19 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from crawler_lifecycle.flows.authors.open_client import without_pushes
-from crawler_lifecycle.flows.model.turns import Begun, Intent, Wake
+from crawler_lifecycle.flows.model.turns import Begun, ManagerIntent, Wake
 from crawler_lifecycle.managers.authors.arguments import FLOW_ID, command_line
 from crawler_lifecycle.managers.authors.link import ManagerLink, completed
 from crawler_lifecycle.managers.authors.workflow_manager import FINISHED, BaseLoopScript
 
-STOPS = (Intent.DRAIN, Intent.STOP)
-REASONS = {Intent.DRAIN: "drained", Intent.STOP: "cancelled", Intent.LEAVE: "left"}
+STOPS = (ManagerIntent.DRAIN, ManagerIntent.STOP)
+REASONS = {ManagerIntent.DRAIN: "drained", ManagerIntent.STOP: "cancelled", ManagerIntent.LEAVE: "left"}
 OVER_TIME = "max_running_time"
 NO_FLOWS = (
     "a crawl manager's code pushes no flow, since a hook that is called again would push again: make the manager a job "
     "of the flow by manager(...), and let the next job push"
 )
-AT_LIMIT = {"leave": Intent.LEAVE, "drain": Intent.DRAIN, "stop": Intent.STOP}
+AT_LIMIT = {"leave": ManagerIntent.LEAVE, "drain": ManagerIntent.DRAIN, "stop": ManagerIntent.STOP}
 
 
 def drive(make: Callable[[], BaseLoopScript], link: ManagerLink) -> str | None:
@@ -55,7 +55,7 @@ class Drive:
     async def _run(self) -> str | None:
         manager = self._manager
         if manager.is_resumed:
-            if self._intent() is Intent.RUN:
+            if self._intent() is ManagerIntent.RUN:
                 await manager.start_pending_jobs()  # before the author's code decides by the jobs under way
             await manager.call(manager.resume_workflow)
         start = manager.on_start
@@ -65,22 +65,22 @@ class Drive:
         while True:
             intent = self._intent()
             if not await self._goes_on(intent):
-                reason = REASONS[intent] if intent is Intent.LEAVE else self._reason(intent)
+                reason = REASONS[intent] if intent is ManagerIntent.LEAVE else self._reason(intent)
                 if (closed := await self._close(reason)) is not None:
                     return closed
             elif self._sleep().must_leave:
                 return None
 
-    async def _goes_on(self, intent: Intent) -> bool:
+    async def _goes_on(self, intent: ManagerIntent) -> bool:
         """Make one cycle unless people want the manager's end at once. Return whether a further cycle follows."""
-        if intent is Intent.LEAVE or not await self._turn(intent):
+        if intent is ManagerIntent.LEAVE or not await self._turn(intent):
             return False
-        return bool(self._manager.loop_mode) or intent is not Intent.RUN
+        return bool(self._manager.loop_mode) or intent is not ManagerIntent.RUN
 
-    async def _turn(self, intent: Intent) -> bool:
+    async def _turn(self, intent: ManagerIntent) -> bool:
         """Make one cycle. Return whether the manager continues."""
         manager = self._manager
-        manager.may_start = intent is Intent.RUN
+        manager.may_start = intent is ManagerIntent.RUN
         if manager.may_start:
             await manager.start_pending_jobs()
         await manager.call(manager.base_loop_tasks)
@@ -92,16 +92,20 @@ class Drive:
             return bool(self._link.counts().running)
         return goes_on and manager.workflow_loop_enabled
 
-    def _intent(self) -> Intent:
+    def _intent(self) -> ManagerIntent:
         """Return the intent of people, or of a manager whose time is over."""
         intent = self._link.intent()
-        if intent in (Intent.RUN, Intent.PAUSE) and (remaining := self._seconds_left()) is not None and remaining <= 0:
+        if (
+            intent in (ManagerIntent.RUN, ManagerIntent.PAUSE)
+            and (remaining := self._seconds_left()) is not None
+            and remaining <= 0
+        ):
             if not self._is_over_time:
                 self._is_over_time = True
                 self._manager.set_close_reason(OVER_TIME)
                 if self._manager.at_limit == "stop":
                     self._link.stop()
-            return AT_LIMIT.get(self._manager.at_limit, Intent.DRAIN)
+            return AT_LIMIT.get(self._manager.at_limit, ManagerIntent.DRAIN)
         return intent
 
     def _seconds_left(self) -> float | None:
@@ -118,7 +122,7 @@ class Drive:
         seconds = min((max(0.0, wait) for wait in waits if wait is not None), default=None)
         return self._link.sleep(seconds, for_news=manager.wake_on_end)
 
-    def _reason(self, intent: Intent) -> str:
+    def _reason(self, intent: ManagerIntent) -> str:
         return self._manager.get_close_reason() or REASONS.get(intent, FINISHED)
 
     async def _close(self, reason: str) -> str | None:

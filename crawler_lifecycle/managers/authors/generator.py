@@ -22,7 +22,7 @@ from crawler_lifecycle.flows.model.turns import (
     UNREADABLE,
     Begun,
     Effects,
-    Intent,
+    ManagerIntent,
     Page,
 )
 from crawler_lifecycle.managers.authors.collecting import Stats
@@ -67,7 +67,7 @@ class Generating(Protocol):
     def item(self, params: FullJobParams, origin: items.Origin, key: str | None) -> items.Item: ...
 
 
-class Place(Message):
+class SetPlace(Message):
     """The author's last cursor, with the number of parameter sets before the cursor."""
 
     cursor: JsonValue
@@ -93,7 +93,7 @@ class Generator:
         self._pages, self._began_at = 0, manager.link.now()  # of the present cycle
         self._manager = manager
         self._on_record = begun.read
-        self._place = None if begun.cursor is None else Place.model_validate(begun.cursor)
+        self._place = None if begun.cursor is None else SetPlace.model_validate(begun.cursor)
         self._digest_on_record = begun.digest
         has_filter = not manager.has_only_ours("create_dupe_filter")
         self._filter = manager.create_dupe_filter() if has_filter else None
@@ -117,7 +117,7 @@ class Generator:
 
     def _is_enough(self) -> bool:
         """Return whether the cycle has to end: for the reactions to ends, or because people asked for it."""
-        return self._pages >= MOST_PAGES or self._is_slow or self._manager.link.intent() is not Intent.RUN
+        return self._pages >= MOST_PAGES or self._is_slow or self._manager.link.intent() is not ManagerIntent.RUN
 
     @property
     def _is_slow(self) -> bool:
@@ -210,13 +210,13 @@ class Generator:
             self._sets = parameter_sets(self._manager.set_parameters_gen, cursor)
         return self._sets
 
-    def _place_behind(self, yielded: Any, position: int) -> Place | None:
+    def _place_behind(self, yielded: Any, position: int) -> SetPlace | None:
         """Return the last cursor's place, after a yielded set with this number."""
         if not isinstance(yielded, Item) or yielded.cursor is None:
             return self._place
         if not takes_cursor(self._manager.set_parameters_gen):
             raise BadInput("cursor", f"{PHASE} yields cursors, and has no parameter `cursor` to continue from a cursor")
-        return Place(cursor=yielded.cursor, position=position)
+        return SetPlace(cursor=yielded.cursor, position=position)
 
     def _item(self, yielded: Any) -> items.Item:
         """Return the item for a yielded set. The author's own key decides about repeats, if an Item has one."""

@@ -17,7 +17,7 @@ from crawler_lifecycle.flows.model.turns import (
     Begun,
     Counts,
     Effects,
-    Intent,
+    ManagerIntent,
     Offered,
     Page,
     Reaction,
@@ -70,7 +70,7 @@ def running_of(link: JobReadings, keys: Collection[str]) -> list[str]:
 class ManagerLink(Protocol):
     def begin(self) -> Begun: ...
 
-    def intent(self) -> Intent: ...
+    def intent(self) -> ManagerIntent: ...
 
     def enter(self, phase: str, about: str | None = None) -> None:
         """Report that author's code begins: a hook, or a page of the generator. The host watches its time.

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Row, Select, and_, bindparam, insert, or_, se
 from crawler_lifecycle.database.manager_schema import manager_attempts, manager_items
 from crawler_lifecycle.database.pages import pages
 from crawler_lifecycle.database.transactions import reading, transaction
-from crawler_lifecycle.flows.model.turns import SCHEDULED, Intent, Reaction, Start
+from crawler_lifecycle.flows.model.turns import SCHEDULED, ManagerIntent, Reaction, Start
 from crawler_lifecycle.flows.rules.ends import Refusal
 from crawler_lifecycle.flows.store.locks import IN_ORDER, SHARED, locking
 from crawler_lifecycle.managers.ports import ManagerRef, ManagerStart, ManagerStarts, Setbacks
@@ -122,7 +122,7 @@ class ManagerJobs(OnManagers):
         mine = self.mine(tx, ref, flow=SHARED)
         assert mine.head is not None
         member = tx.execute(MEMBER, mine.bound).one()
-        allowed = intent_of(mine.head.intent, member) is Intent.RUN
+        allowed = intent_of(mine.head.intent, member) is ManagerIntent.RUN
         numbers = {"numbers": [start.number for start in starts]}
         rows = {row.number: row for row in tx.execute(ITEMS_LOCKED, {**mine.bound, **numbers})}
         known = {(row.number, row.attempt) for row in tx.execute(OPEN_ATTEMPTS, {**mine.bound, **numbers})}

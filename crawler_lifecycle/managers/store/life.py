@@ -14,7 +14,7 @@ from crawler_lifecycle.database.transactions import reading, transaction
 from crawler_lifecycle.errors import Fenced
 from crawler_lifecycle.flows.model.definition import MemberDefinition, StepWork
 from crawler_lifecycle.flows.model.manager_records import OutputLine
-from crawler_lifecycle.flows.model.turns import GENERATOR_CHANGED, Begun, Counts, Effects, Intent
+from crawler_lifecycle.flows.model.turns import GENERATOR_CHANGED, Begun, Counts, Effects, ManagerIntent
 from crawler_lifecycle.flows.rules.managers import last_lines
 from crawler_lifecycle.flows.store.locks import LOCKED, SHARED, add_line
 from crawler_lifecycle.managers.ports import ManagerNews, ManagerRef, Setbacks
@@ -22,7 +22,7 @@ from crawler_lifecycle.managers.store.ends import cancel_waiting, ends_of, settl
 from crawler_lifecycle.managers.store.locks import LOCK, OF_MANAGER, OnManagers
 from crawler_lifecycle.managers.store.rows import DELAYED, NOT_STARTED
 from crawler_lifecycle.model.flow_states import FlowIntent, MemberState
-from crawler_lifecycle.model.manager_items import ItemState, Problem
+from crawler_lifecycle.model.manager_items import CodeProblem, ItemState
 
 members, claims, items, attempts = flow_members.c, flow_attempts.c, manager_items.c, manager_attempts.c
 WISH = (members.state, members.terminate, members.generation, members.attempt_generation)
@@ -73,7 +73,11 @@ RUNNING = select(func.count()).where(
 )
 WAIT_AGAIN = update(manager_items).where(*OF_MANAGER, items.state == ItemState.CANCELLED, items.problem == NOT_STARTED)
 ALONE = "manager"  # path of a manager that is the only job; in a graph, the name in the path is the manager's
-HOLDS = {FlowIntent.RUN: Intent.RUN, FlowIntent.PAUSE: Intent.PAUSE, FlowIntent.DRAIN: Intent.DRAIN}
+HOLDS = {
+    FlowIntent.RUN: ManagerIntent.RUN,
+    FlowIntent.PAUSE: ManagerIntent.PAUSE,
+    FlowIntent.DRAIN: ManagerIntent.DRAIN,
+}
 
 
 class ManagerLife(OnManagers):
@@ -101,7 +105,7 @@ class ManagerLife(OnManagers):
         return _begun(head, tx.execute(MEMBER, key).one(), row)
 
     @reading
-    def intent(self, connection: Connection, ref: ManagerRef) -> Intent:
+    def intent(self, connection: Connection, ref: ManagerRef) -> ManagerIntent:
         row = self.fenced(connection, ref)
         head = self.head(connection, ref.flow_uid)
         member = connection.execute(MEMBER, {"of_flow": row.flow, "of_manager": ref.member}).one()
@@ -141,7 +145,7 @@ class ManagerLife(OnManagers):
         return counts_of(connection, row, self._db.clock())
 
     @transaction
-    def pause(self, tx: Connection, ref: ManagerRef, problem: Problem) -> None:
+    def pause(self, tx: Connection, ref: ManagerRef, problem: CodeProblem) -> None:
         mine = self.mine(tx, ref, flow=SHARED)
         if mine.row.problem == problem:
             return
@@ -160,8 +164,8 @@ class ManagerLife(OnManagers):
         mine.save()
 
     @reading
-    def problem(self, connection: Connection, ref: ManagerRef) -> Problem | None:
-        problem: Problem | None = self.fenced(connection, ref).problem
+    def problem(self, connection: Connection, ref: ManagerRef) -> CodeProblem | None:
+        problem: CodeProblem | None = self.fenced(connection, ref).problem
         return problem
 
     @transaction
@@ -172,11 +176,11 @@ class ManagerLife(OnManagers):
             return None
         member = tx.execute(MEMBER, mine.bound).one()
         intent = intent_of(mine.head.intent, member)
-        if intent in (Intent.RUN, Intent.PAUSE) and mine.row.items_door > items_door:
+        if intent in (ManagerIntent.RUN, ManagerIntent.PAUSE) and mine.row.items_door > items_door:
             return int(mine.row.items_door)
         mine.apply(effects)
         if not _is_renewed(member):  # otherwise the next attempt has the items and the ends
-            if intent is Intent.STOP:
+            if intent is ManagerIntent.STOP:
                 settle_ends(mine)
             cancel_waiting(mine)
         mine.close(reason)
@@ -184,10 +188,10 @@ class ManagerLife(OnManagers):
         return None
 
 
-def intent_of(held: FlowIntent, member: Row[Any]) -> Intent:
+def intent_of(held: FlowIntent, member: Row[Any]) -> ManagerIntent:
     """Return people's intent for the attempt under way. `member`: a row with the columns in WISH."""
     if member.state is MemberState.CANCELLED or _is_renewed(member):
-        return Intent.STOP if member.terminate else Intent.LEAVE
+        return ManagerIntent.STOP if member.terminate else ManagerIntent.LEAVE
     return HOLDS[held]
 
 

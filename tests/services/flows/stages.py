@@ -19,7 +19,7 @@ from crawler_lifecycle.flows.model.definition import CallForm, StepWork
 from crawler_lifecycle.flows.model.turns import Counts
 from crawler_lifecycle.flows.rules.messages import RunSteps
 from crawler_lifecycle.hosts.host import StepHost
-from crawler_lifecycle.hosts.managers.crawls import Catalogue
+from crawler_lifecycle.hosts.managers.crawls import ManagerCatalogue
 from crawler_lifecycle.hosts.managers.hosting import managers_of
 from crawler_lifecycle.model.deployment import Crawler
 from crawler_lifecycle.model.requests import RunRequest, StopRequest
@@ -121,7 +121,7 @@ class Stage:
 
     def host(self, **settings: object) -> StepHost:
         options = FlowSettings.model_validate({"claim_seconds": 2, "drain_seconds": 30, **settings})
-        catalogue = Catalogue(self.catalogue, RunLimits())  # type: ignore[arg-type]
+        catalogue = ManagerCatalogue(self.catalogue, RunLimits())  # type: ignore[arg-type]
         making = partial(managers_of, self.flow.store.managers, self.temporal, catalogue)  # type: ignore[arg-type]
         claims, doors = self.flow.store.step_claims, self.flow.store.flow_doors
         return StepHost(claims, doors, load([MODULE]), options, "host of the test", managing=making)

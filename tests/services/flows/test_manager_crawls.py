@@ -12,7 +12,7 @@ from crawler_lifecycle.errors import TemporaryError
 from crawler_lifecycle.flows.model.requests import ItemFilter
 from crawler_lifecycle.flows.model.turns import Counts
 from crawler_lifecycle.hosts.managers import crawls
-from crawler_lifecycle.hosts.managers.crawls import Catalogue
+from crawler_lifecycle.hosts.managers.crawls import ManagerCatalogue
 from crawler_lifecycle.managers.ports import ManagerRef, ManagerStart
 from crawler_lifecycle.model.deployment import Crawler
 from crawler_lifecycle.model.flow_states import MemberState
@@ -214,7 +214,7 @@ async def test_starts_of_projects_that_wait_for_the_scheduler_service_hold_up_no
     async def start_crawl(key: str, request: RunRequest) -> None:
         started[key] = request.crawler
 
-    temporal, catalogue = Mock(start_crawl=start_crawl), Catalogue(Mock(crawler=crawler), RunLimits())
+    temporal, catalogue = Mock(start_crawl=start_crawl), ManagerCatalogue(Mock(crawler=crawler), RunLimits())
     present = crawls.Crawls(Mock(), temporal, ManagerRef("uid", 0, 1, "token"), "shops", Mock(), catalogue)
     waiting = [present._begin(start_of(number, "project:7")) for number in range(2 * crawls.AT_ONCE)]
     await asyncio.wait_for(present._begin(start_of(99)), PATIENCE)
