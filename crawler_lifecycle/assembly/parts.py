@@ -156,20 +156,14 @@ class Parts:
 
     @cached_property
     def announcer(self) -> "Announcer":
-        from crawler_lifecycle.assembly.parts import announcer
-
         return announcer(self.settings)
 
     @cached_property
     def archiver(self) -> "Archiver":
-        from crawler_lifecycle.assembly.parts import archiver
-
         return archiver(self.settings)
 
     @cached_property
     def pusher(self) -> "Pusher":
-        from crawler_lifecycle.assembly.parts import pusher
-
         return pusher(self.settings)
 
     # objects for activities and the dispatcher

@@ -114,8 +114,6 @@ def audit(dry_run: bool, repair: bool, remove_unknown_jobs: bool, state: Path | 
 
 def _show(audits: "ApiAudits", *, as_json: bool) -> int:
     """Print the findings of the last audits and return the exit status."""
-    from crawler_lifecycle.audits.cli import overview_lines
-
     view = audits.overview()
     print_answer(view, overview_lines, as_json=as_json)
     if view.problem is not None:
@@ -127,7 +125,6 @@ def _show(audits: "ApiAudits", *, as_json: bool) -> int:
 
 def _audit_now(audits: "ApiAudits", *, repair: bool, remove_unknown_jobs: bool, as_json: bool) -> int:
     """Run an audit, print the report, and return the exit status."""
-    from crawler_lifecycle.audits.cli import report_lines
     from crawler_lifecycle.model.audits import AuditRequest
 
     request = AuditRequest(repair=repair, remove_unknown_jobs=remove_unknown_jobs, requested_by=user_name())

@@ -70,7 +70,6 @@ def status(state: Path | None, as_json: bool) -> None:
       crawlctl status
       crawlctl status --json | jq .attention
     """
-    from crawler_lifecycle.cli.status import status_lines
     from crawler_lifecycle.client.api import read_attention
     from crawler_lifecycle.limits.client import ApiLimits
 

@@ -69,8 +69,6 @@ def crawlers(file: Path | None, state: Path | None, as_json: bool) -> None:
       crawlctl crawlers --check my-crawlers.toml
       crawlctl crawlers --json | jq '.[].name'
     """
-    from crawler_lifecycle.clusters.cli import crawler_lines
-
     if file is not None:
         _check_catalogue(file, as_json=as_json)
         return

@@ -207,6 +207,4 @@ def _open_limits(state: Path | None) -> "ApiLimits":
 
 
 def _print(records: "Sequence[LimitRecord]", *, as_json: bool) -> None:
-    from crawler_lifecycle.limits.cli import limit_lines
-
     print_answer(records, limit_lines, as_json=as_json)

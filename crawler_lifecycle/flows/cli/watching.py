@@ -174,7 +174,6 @@ async def show_changes(changes: "AsyncIterator[FlowChange]") -> "tuple[FlowStatu
     if sys.stdout.isatty():
         return await _draw(changes)
     from crawler_lifecycle.flows.cli.lines import change_lines, manager_change_lines
-    from crawler_lifecycle.flows.cli.watching import waiting_lines, with_silences
 
     status, jobs = None, dict[str, "MemberRecord"]()
     managers: tuple[ManagerStatus, ...] = ()
@@ -224,7 +223,6 @@ async def _watch(flows: "ApiFlows", flow: str, *, as_json: bool) -> int:
     """Show the flow until its end, print the end, and return the exit status."""
     from crawler_lifecycle.flows.cli.lines import end_line, failed_lines, is_success
     from crawler_lifecycle.flows.cli.manager_lines import status_lines
-    from crawler_lifecycle.flows.cli.watching import is_finished
 
     changes = iterate(flows.follow(flow))
     try:

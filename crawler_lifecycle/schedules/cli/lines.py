@@ -202,7 +202,5 @@ def write_schedule(
 def print_schedule(
     details: "ScheduleDetails", *, as_json: bool, with_occurrences: bool = True, before: datetime | None = None
 ) -> None:
-    from crawler_lifecycle.schedules.cli.lines import details_lines
-
     lines = partial(details_lines, with_occurrences=with_occurrences, before=before)
     print_answer(details, lines, as_json=as_json)
