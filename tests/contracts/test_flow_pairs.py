@@ -16,7 +16,7 @@ from crawler_lifecycle.flows.authors.building import fragment_of
 from crawler_lifecycle.flows.model.requests import GraftMembers
 from crawler_lifecycle.flows.ports import claims, ledger, records
 from crawler_lifecycle.flows.ports.claims import StepEnd
-from crawler_lifecycle.flows.ports.ledger import CrawlToStop, Delivery
+from crawler_lifecycle.flows.ports.ledger import CrawlToStop, Delivery, FlowStore, ManagerDoors
 from crawler_lifecycle.flows.rules.ends import AttemptEnd
 from crawler_lifecycle.flows.rules.messages import AttemptRef, GrowGroup
 from crawler_lifecycle.flows.rules.plan import MemberChange
@@ -267,7 +267,11 @@ def is_port(value: object) -> bool:
 
 def ports_for_flows() -> dict[str, type]:
     """The ports for the rows of flows by their names in the store, such as `flow_doors` for FlowDoors."""
-    ports = [port for module in (claims, ledger, records) for _, port in getmembers(module, is_port)]
+    modules = (claims, ledger, records)
+    defined = [
+        port for module in modules for _, port in getmembers(module, is_port) if port.__module__ == module.__name__
+    ]
+    ports = [port for port in defined if port not in (FlowStore, ManagerDoors)]
     return {re.sub(r"\B(?=[A-Z])", "_", port.__name__).lower(): port for port in ports}
 
 

@@ -3,7 +3,6 @@
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
-from importlib import import_module
 from itertools import count
 from typing import Any
 
@@ -23,6 +22,7 @@ from crawler_lifecycle.model.run_plan import RunRef
 from crawler_lifecycle.model.states import IN_CLUSTER, RunStatus, TaskStatus
 from crawler_lifecycle.model.task_changes import TaskChange
 from crawler_lifecycle.runs.ports import Claim, SupervisorExecution
+from crawler_lifecycle.runs.store import passes
 from tests.databases import MakeRun, give_away, ref_to
 
 MINUTE, EXPIRED, LONG_EXPIRED = timedelta(minutes=1), timedelta(seconds=-1), timedelta(seconds=-61)
@@ -70,7 +70,7 @@ def pass_on(store: SqlStore, most: int = 8) -> list[tuple[int, int]]:
     return [(claim.run_id, claim.task) for claim in store.claims.claim_tasks(DISPATCHER, MINUTE, most)]
 
 
-@pytest.mark.parametrize("reading", ["claims.obstacle_for", "passes.situation"])
+@pytest.mark.parametrize("reading", ["obstacle_for", "situation"])
 def test_no_permit_is_older_than_the_end_that_made_room(
     store: SqlStore, database: Database, make_run: MakeRun, monkeypatch: pytest.MonkeyPatch, reading: str
 ) -> None:
@@ -84,15 +84,14 @@ def test_no_permit_is_older_than_the_end_that_made_room(
     ticks, ends = count(), list[datetime]()
     began_at = datetime.now(UTC)
     monkeypatch.setattr(database, "clock", lambda: began_at + timedelta(seconds=next(ticks)))
-    module, _, name = reading.partition(".")
-    read = getattr(import_module(f"crawler_lifecycle.runs.store.{module}"), name)
+    read = getattr(passes, reading)
 
     def after_an_end(*arguments: Any) -> Any:
         ends.append(database.clock())
         return read(*arguments)
 
-    monkeypatch.setattr(f"crawler_lifecycle.runs.store.{reading}", after_an_end)
-    if module == "claims":
+    monkeypatch.setattr(passes, reading, after_an_end)
+    if reading == "obstacle_for":
         assert isinstance(begin(store, second), Claim)
     else:
         assert pass_on(store) == [(second.run_id, 0)]

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import pytest
 
-from crawler_lifecycle.clusters.adapters.log_files import NotRegular, open_regular
+from crawler_lifecycle.clusters.adapters.regular_files import NotRegular, open_regular
 from crawler_lifecycle.clusters.ports import LogChunk
 from crawler_lifecycle.model.deployment import DeploymentRequest
 from crawler_lifecycle.model.looks import JobPhase

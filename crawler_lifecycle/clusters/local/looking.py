@@ -9,7 +9,7 @@ import os
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from crawler_lifecycle.clusters.adapters.log_files import NotRegular, open_regular
+from crawler_lifecycle.clusters.adapters.regular_files import NotRegular, open_regular
 from crawler_lifecycle.clusters.local import processes
 from crawler_lifecycle.clusters.local.records import (
     JOB_NAME,

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from crawler_lifecycle.clusters.adapters.log_files import open_regular
+from crawler_lifecycle.clusters.adapters.regular_files import open_regular
 from crawler_lifecycle.clusters.local import processes
 from crawler_lifecycle.clusters.local.records import (
     JOB_NAME,

@@ -38,7 +38,7 @@ from uuid import UUID
 import msgspec
 import psutil
 
-from crawler_lifecycle.clusters.adapters.log_files import open_regular
+from crawler_lifecycle.clusters.adapters.regular_files import open_regular
 from crawler_lifecycle.clusters.local.processes import FirstProcess, SurveyedProcess, of_job, of_name
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.model.naming import checked_uid

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import psutil
 
-from crawler_lifecycle.clusters.adapters.log_files import open_regular
+from crawler_lifecycle.clusters.adapters.regular_files import open_regular
 from crawler_lifecycle.clusters.local import processes
 from crawler_lifecycle.clusters.local.placing import Placing
 from crawler_lifecycle.clusters.local.records import EndRecord, JobFolder, Layout, Spec, StartRecord, UnreadableRecord

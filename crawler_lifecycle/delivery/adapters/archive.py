@@ -28,7 +28,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from crawler_lifecycle.clusters.adapters.log_files import open_to_read
+from crawler_lifecycle.clusters.adapters.regular_files import open_to_read
 from crawler_lifecycle.delivery.adapters.zip_writer import (
     RULE,
     Entry,

@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import IO
 
-from crawler_lifecycle.clusters.adapters.log_files import files_of
+from crawler_lifecycle.clusters.adapters.regular_files import files_of
 from crawler_lifecycle.delivery.adapters.archive import DEFAULT_LIMITS, ArchiveLimits, archive_writer
 from crawler_lifecycle.delivery.adapters.json_lines import append_once, check_writable
 from crawler_lifecycle.delivery.ports import Archive, OnProgress, StoredArchive

@@ -22,7 +22,7 @@ from typing import Any, Self
 
 from botocore.exceptions import ClientError, ConnectionClosedError, ReadTimeoutError, ResponseStreamingError
 
-from crawler_lifecycle.clusters.adapters.log_files import files_of
+from crawler_lifecycle.clusters.adapters.regular_files import files_of
 from crawler_lifecycle.delivery.adapters.archive import ArchiveLimits, archive_writer
 from crawler_lifecycle.delivery.aws.client import make_client, translated_errors
 from crawler_lifecycle.delivery.ports import Archive, OnProgress, StoredArchive

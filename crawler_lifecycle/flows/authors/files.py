@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from pydantic import JsonValue
 
-from crawler_lifecycle.clusters.adapters.log_files import files_of
+from crawler_lifecycle.clusters.adapters.regular_files import files_of
 from crawler_lifecycle.flows.ports.claims import Claimed, StepClaims
 from crawler_lifecycle.flows.rules.messages import AttemptRef, FlowRef
 

@@ -25,7 +25,8 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from crawler_lifecycle.clusters.adapters.log_files import CHUNK, NotRegular, characters, chunk_of, open_regular
+from crawler_lifecycle.clusters.adapters.log_files import CHUNK, characters, chunk_of
+from crawler_lifecycle.clusters.adapters.regular_files import NotRegular, open_regular
 from crawler_lifecycle.clusters.kubernetes.http.answers import ApiFailed, Missing
 from crawler_lifecycle.clusters.ports import LogChunk
 
