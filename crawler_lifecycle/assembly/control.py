@@ -1,6 +1,6 @@
 """`Control` joins all commands for runs, flows, schedules, audits and limits of an installation: the Python door.
 
-Reads what waits for a person: failures, runs without room, flows in need, findings, pauses and late audits.
+`attention` counts the waits for a person: failures, runs without room, flows in need, findings, pauses and late audits.
 """
 
 from copy import copy

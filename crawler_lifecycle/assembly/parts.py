@@ -1,9 +1,7 @@
-"""A process's parts: its adapters, and the objects made from adapters. `Parts` makes the parts from the settings.
+"""A process's parts, made by `Parts` from the settings, and the adapters for notices, events and archives.
 
 The first use imports and makes a part. So a process connects only to the services in use, and a command for the
 database alone loads no library for the cluster.
-
-Makes the adapters chosen by the settings for notices, events and archives.
 """
 
 from collections.abc import Iterator
@@ -30,6 +28,10 @@ if TYPE_CHECKING:
     from crawler_lifecycle.runs.rules.plan import RunLimits
 
 SLOTS_PER_NOTICE = 4  # slots per notice sent at a time: notices take a quarter of a worker's slots at most
+NO_SERVICE = (
+    "no scheduler service is known and no stack runs on this state folder: start one with `crawlctl up`, "
+    "or set CRAWLER_SCHEDULER__URL and CRAWLER_SCHEDULER__TOKEN to those of a service"
+)
 
 
 def announcer(settings: Settings) -> "Announcer":
@@ -100,12 +102,6 @@ def _webhooks(notices: NoticeSettings) -> "Iterator[NamedPusher]":
 
         for endpoint in endpoints(notices.webhooks.get_secret_value()):
             yield Webhook(endpoint, notices.timeout_seconds)
-
-
-NO_SERVICE = (
-    "no scheduler service is known and no stack runs on this state folder: start one with `crawlctl up`, "
-    "or set CRAWLER_SCHEDULER__URL and CRAWLER_SCHEDULER__TOKEN to those of a service"
-)
 
 
 @dataclass(frozen=True)

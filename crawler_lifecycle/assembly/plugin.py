@@ -1,6 +1,7 @@
-"""Plugin for Temporal's client, worker and replayer, which must agree on converter, sandbox and interceptor.
+"""Plugin for Temporal's client, worker and replayer, and a worker's activities.
 
-Makes a worker's activities for the registration with Temporal, from the process's parts.
+Client, worker and replayer must agree on converter, sandbox and interceptor. `activities` makes the activities from the
+process's parts.
 """
 
 from collections.abc import Callable, Sequence
@@ -36,6 +37,29 @@ from crawler_lifecycle.temporal.boundary import Boundary
 from crawler_lifecycle.temporal.converter import lifecycle_data_converter
 
 Activity = Callable[..., Any]
+WORKFLOWS: Sequence[type] = (
+    CrawlerLifecycleWorkflow,
+    RunExportWorkflow,
+    AuditWorkflow,
+    FlowWorkflow,
+    ScheduledFlowWorkflow,
+)
+# pure modules, and modules for activities only: the sandbox passes these modules through and never reloads them
+TRUSTED = (
+    *(
+        f"crawler_lifecycle.{capability}.{layer}"
+        for capability in ("audits", "clusters", "delivery", "flows", "limits", "managers", "runs", "schedules")
+        for layer in ("activities", "authors", "model", "ports", "rules")
+    ),
+    "crawler_lifecycle.base",
+    "crawler_lifecycle.errors",
+    "crawler_lifecycle.logs",
+    "crawler_lifecycle.model",
+    "crawler_lifecycle.temporal.boundary",
+    "pydantic",
+    "pydantic_core",
+    "annotated_types",
+)
 
 
 class AllSupervisors(Supervisors, FlowSupervisors, Protocol):
@@ -89,31 +113,6 @@ def activities_of(*objects: object) -> list[Activity]:
     """Return the activities among the objects' methods; Temporal's decorator has marked them."""
     methods = (getattr(instance, name) for instance in objects for name in vars(type(instance)))
     return [method for method in methods if hasattr(method, "__temporal_activity_definition")]
-
-
-WORKFLOWS: Sequence[type] = (
-    CrawlerLifecycleWorkflow,
-    RunExportWorkflow,
-    AuditWorkflow,
-    FlowWorkflow,
-    ScheduledFlowWorkflow,
-)
-# pure modules, and modules for activities only: the sandbox passes these modules through and never reloads them
-TRUSTED = (
-    *(
-        f"crawler_lifecycle.{capability}.{layer}"
-        for capability in ("audits", "clusters", "delivery", "flows", "limits", "managers", "runs", "schedules")
-        for layer in ("activities", "authors", "model", "ports", "rules")
-    ),
-    "crawler_lifecycle.base",
-    "crawler_lifecycle.errors",
-    "crawler_lifecycle.logs",
-    "crawler_lifecycle.model",
-    "crawler_lifecycle.temporal.boundary",
-    "pydantic",
-    "pydantic_core",
-    "annotated_types",
-)
 
 
 class LifecyclePlugin(SimplePlugin):

@@ -20,6 +20,12 @@ from crawler_lifecycle.temporal.engine import MISSING, Engine
 
 LONGEST_AUDIT = timedelta(hours=3)  # an audit that hangs must not keep all later audits from starting
 CATCH_UP = timedelta(minutes=1)  # an audit that is later is skipped: the next audit finds the same disagreements
+AUDIT_PATIENCE = 120.0  # seconds that `run` waits for the report
+NOT_ALLOWED = (
+    "this installation does not allow it: set CRAWLER_AUDIT__REMOVE_UNKNOWN_JOBS=true for the worker "
+    "and for the process that takes the command (crawlctl or the HTTP API)"
+)
+PERIODS_UNTIL_LATE = 3  # audits are late after this number of periods without a complete audit
 
 
 def schedule_id(installation: str) -> str:
@@ -89,14 +95,6 @@ def _settings_of(schedule: temporal.Schedule) -> tuple[object, ...]:
     assert isinstance(action, temporal.ScheduleActionStartWorkflow)
     every = [interval.every for interval in schedule.spec.intervals]
     return action.workflow, action.task_queue, action.execution_timeout, every, policy.overlap, policy.catchup_window
-
-
-AUDIT_PATIENCE = 120.0  # seconds that `run` waits for the report
-NOT_ALLOWED = (
-    "this installation does not allow it: set CRAWLER_AUDIT__REMOVE_UNKNOWN_JOBS=true for the worker "
-    "and for the process that takes the command (crawlctl or the HTTP API)"
-)
-PERIODS_UNTIL_LATE = 3  # audits are late after this number of periods without a complete audit
 
 
 class AuditCommands:

@@ -1,4 +1,4 @@
-"""Limits for flows. A message about a larger value names the limit."""
+"""Limits of numbers, texts and times. A message about a larger value names the limit."""
 
 MOST_MEMBERS = 10_000  # in a flow
 MOST_DEPENDENCIES = 100_000  # in a flow

@@ -1,5 +1,6 @@
-"""Names, ids and paths, and suggestions for misspelt names. A path names a member or group from the flow's top level:
-`fetch/users`.
+"""Names, ids and paths, and suggestions for misspelt names.
+
+A path such as `fetch/users` names a member or group from the flow's top level.
 """
 
 from collections.abc import Iterable
@@ -15,6 +16,8 @@ from crawler_lifecycle.errors import BadInput
 SEPARATOR = "/"
 ROOT = ""  # path for a flow's top level
 LONGEST_PATH = (LONGEST_NAME + 1) * (DEEPEST + 1)
+MOST_COMPARED = 20_000  # names; a comparison takes some microseconds
+WHOLE_PATH = 0.8  # ratio for whole paths, which often begin alike
 
 
 def printable(text: str) -> str:
@@ -79,10 +82,6 @@ def _checked_path(text: str) -> str:
 
 Label = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME), AfterValidator(printable)]
 Path = Annotated[str, Field(min_length=1, max_length=LONGEST_PATH), AfterValidator(_checked_path)]
-
-
-MOST_COMPARED = 20_000  # names; a comparison takes some microseconds
-WHOLE_PATH = 0.8  # ratio for whole paths, which often begin alike
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:

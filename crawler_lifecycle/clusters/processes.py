@@ -1,9 +1,8 @@
 """Reference scheduler service, which creates jobs in the cluster for workers and dispatcher.
 
 The service runs a single job per key, also for repeated requests, and keeps no state. The OpenAPI document
-(`docs/scheduler-openapi.json`) is the contract for a company's own service.
-
-Loop in the scheduler service: starts waiting jobs as soon as a local cluster has free places.
+(`docs/scheduler-openapi.json`) is the contract for a company's own service. For a local cluster, `PlacingLoop` starts
+waiting jobs as soon as places are free.
 """
 
 import asyncio
@@ -52,6 +51,25 @@ from crawler_lifecycle.settings.processes import SchedulerSettings
 logger = logging.getLogger(__name__)
 
 INTERVAL_SECONDS = 1.0  # most seconds by which a waiting job waits longer than necessary
+DESCRIPTION = """
+Runs jobs in a cluster. A repeated request runs no second job. A company may use its own service in place of this
+reference service: this document is the contract.
+
+- **One key, one job, always.** The key of a deployment is `{run_uid}:{task}:{attempt}`; the header
+  `Idempotency-Key` repeats the key. Equal requests with a key get the same job, also at the same time and after a
+  restart of the service.
+- **Errors** are `application/problem+json`. 400, 409, 413 and 422 are final: no job was made, and none will be made.
+  After any other answer, or none, the result is unknown, and the caller repeats the request with the same key.
+- **Jobs** carry the labels `installation`, `run_uid`, `task` and `attempt`, by which the jobs are found again.
+"""
+LARGEST_BODY = 1 << 20  # bytes
+OPEN_PATHS = ("/healthz", "/readyz")
+OUTCOMES = {409: "conflict", 422: "refused", 503: "unavailable"}  # labels in the metrics, by the error's status
+COMMON = problems(_401="No valid bearer token.", _503="The result is not known; try again later (see Retry-After).")
+JOB_MADE: Responses = {
+    201: {"description": "The job was made."},
+    200: {"model": Deployment, "description": "An earlier request with this key made the job."},
+}
 
 
 @runtime_checkable
@@ -86,30 +104,6 @@ class PlacingLoop:
         if problem != self.problem:
             logger.warning("waiting jobs cannot be placed: %s", problem)
         self.problem = problem
-
-
-DESCRIPTION = """
-Runs jobs in a cluster. A repeated request runs no second job. A company may use its own service in place of this
-reference service: this document is the contract.
-
-- **One key, one job, always.** The key of a deployment is `{run_uid}:{task}:{attempt}`; the header
-  `Idempotency-Key` repeats the key. Equal requests with a key get the same job, also at the same time and after a
-  restart of the service.
-- **Errors** are `application/problem+json`. 400, 409, 413 and 422 are final: no job was made, and none will be made.
-  After any other answer, or none, the result is unknown, and the caller repeats the request with the same key.
-- **Jobs** carry the labels `installation`, `run_uid`, `task` and `attempt`, by which the jobs are found again.
-"""
-
-LARGEST_BODY = 1 << 20  # bytes
-OPEN_PATHS = ("/healthz", "/readyz")
-OUTCOMES = {409: "conflict", 422: "refused", 503: "unavailable"}  # labels in the metrics, by the error's status
-
-
-COMMON = problems(_401="No valid bearer token.", _503="The result is not known; try again later (see Retry-After).")
-JOB_MADE: Responses = {
-    201: {"description": "The job was made."},
-    200: {"model": Deployment, "description": "An earlier request with this key made the job."},
-}
 
 
 class Permission(StrEnum):

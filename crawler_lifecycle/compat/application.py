@@ -1,4 +1,4 @@
-"""Application: another system's client object, in front of this installation's client."""
+"""`Application` is another system's client object, in front of this installation's client."""
 
 import logging
 from contextlib import AsyncExitStack

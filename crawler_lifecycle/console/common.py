@@ -1,6 +1,6 @@
-"""Helpers of all commands: options with their types, and functions for printing.
+"""Helpers of all commands: options with their types, the connection to the HTTP API, and functions for printing.
 
-Connects a command with the HTTP API: by `--api`, by the stack on the state folder, or by `CRAWLER_REMOTE__URL`.
+A command finds the API by `--api`, by the stack on the state folder, or by `CRAWLER_REMOTE__URL`.
 """
 
 import getpass
@@ -30,6 +30,19 @@ WITHOUT_API = (
     "without an API work `up`, `demo`, `doctor`, `db`, `token`, `accept-namespace`, `prune`, `flow check`, `flow run` "
     "and `stop --direct`"
 )
+Command = TypeVar("Command", bound=Callable[..., Any])
+CONTROL_CODES = (*range(32), *range(127, 160))
+# characters with an effect on their neighbours: hidden text, reversed order; the page shows the same codes
+HIDING_CODES = (0xAD, 0x61C, 0x200B, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2060, 0x2070), 0xFEFF)
+REPLACEMENTS = {
+    **{code: "\N{REPLACEMENT CHARACTER}" for code in CONTROL_CODES if chr(code) not in "\t\n"},
+    **{code: f"[U+{code:04X}]" for code in HIDING_CODES},
+}
+TYPED_STATE = "crawlctl.state"  # key in the context's `meta`; the value is the typed state folder
+TYPED_ARGUMENTS = "crawlctl.arguments"  # key in the context's `meta`; the value has the command's arguments by name
+WANTS_JSON = "crawlctl.json"  # key in the context's `meta`; the value is true if --json was typed
+COMMAND_IN_MESSAGE = re.compile(r"(?<=`)crawlctl [^`]+(?=`)")
+SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}  # of a duration's units
 
 
 def typed_api() -> str | None:
@@ -78,21 +91,6 @@ def _settings(state: Path | None) -> "RemoteSettings":
         )
     own = {"url": stack.environment["CRAWLER_API__URL"], "token_file": folder / stack_file.API_TOKEN_FILE}
     return remote.model_copy(update=own | {"authorities": None})
-
-
-Command = TypeVar("Command", bound=Callable[..., Any])
-CONTROL_CODES = (*range(32), *range(127, 160))
-# characters with an effect on their neighbours: hidden text, reversed order; the page shows the same codes
-HIDING_CODES = (0xAD, 0x61C, 0x200B, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2060, 0x2070), 0xFEFF)
-REPLACEMENTS = {
-    **{code: "\N{REPLACEMENT CHARACTER}" for code in CONTROL_CODES if chr(code) not in "\t\n"},
-    **{code: f"[U+{code:04X}]" for code in HIDING_CODES},
-}
-TYPED_STATE = "crawlctl.state"  # key in the context's `meta`; the value is the typed state folder
-TYPED_ARGUMENTS = "crawlctl.arguments"  # key in the context's `meta`; the value has the command's arguments by name
-WANTS_JSON = "crawlctl.json"  # key in the context's `meta`; the value is true if --json was typed
-COMMAND_IN_MESSAGE = re.compile(r"(?<=`)crawlctl [^`]+(?=`)")
-SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}  # of a duration's units
 
 
 class Duration(click.ParamType[int]):

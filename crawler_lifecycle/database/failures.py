@@ -1,9 +1,6 @@
-"""Translation of the drivers' errors into TemporaryError, PermanentError, or NotReady if an operator has to act.
+"""Translate the drivers' errors, and let SQLite's writers take turns.
 
-Fair lock for SQLite writers of one process.
-
-SQLite admits a single writer, and waiting writers try again now and then: under load a writer may starve. The lock
-prevents starvation within a process; between processes SQLite's own waiting remains.
+A driver's error becomes TemporaryError, PermanentError, or NotReady if an operator has to act.
 """
 
 import sqlite3
@@ -32,6 +29,7 @@ TOO_LONG = {1969, 3024}  # the server has ended the statement at its time limit
 NO_TLS = 2026
 UNPROVED = "CERTIFICATE_VERIFY_FAILED"  # in the text of an error with a number of DOWN
 STATE_ERRORS = ("OperationalError", "InternalError", "InterfaceError")  # from the server's state, not the statement
+WITHOUT_LIMIT = -1.0  # a patience without a time limit
 
 
 class Contended(TemporaryError):
@@ -88,11 +86,11 @@ def _other_error(error: DBAPIError, where: str) -> LifecycleError:
     return PermanentError(f"the database at {where} refuses a statement: {error.orig}")
 
 
-WITHOUT_LIMIT = -1.0  # a patience without a time limit
-
-
 class FairLock:
-    """Lock granted to threads in the order in which they ask.
+    """Lock granted to threads in the order in which they ask, for the SQLite writers of one process.
+
+    SQLite admits a single writer, and waiting writers try again now and then: under load a writer may starve. The lock
+    prevents starvation within a process; between processes SQLite's own waiting remains.
 
     Every thread queues up with its own gate, a closed lock. The first thread in the queue has the fair lock. When the
     first thread leaves the queue, the next thread's gate is opened.

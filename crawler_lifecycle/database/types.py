@@ -1,6 +1,6 @@
 """Column types for the tables in `schema.py`: SQLite and MySQL give back times, enums, texts and models as written.
 
-Comparisons of texts, alike in all databases.
+`is_text` compares texts alike in all databases.
 """
 
 import json
@@ -34,6 +34,11 @@ from sqlalchemy.types import TypeDecorator
 
 from crawler_lifecycle.base.base import Message
 
+EnumClass = TypeVar("EnumClass", bound=StrEnum)
+Id = BigInteger().with_variant(Integer, "sqlite")  # SQLite gives numbers to new rows only if the key is an INTEGER
+FAST = 1  # level of compression
+Document = Text().with_variant(MEDIUMTEXT, "mysql")  # TEXT in MySQL ends at 64 KiB
+
 
 def is_text(column: Column[str], text: str) -> ColumnElement[bool]:
     """Return the condition for rows with exactly this text.
@@ -41,13 +46,6 @@ def is_text(column: Column[str], text: str) -> ColumnElement[bool]:
     MySQL ignores blanks at a text's end in comparisons; before a dot, blanks count. The first condition uses the index.
     """
     return and_(column == text, column + "." == f"{text}.")
-
-
-EnumClass = TypeVar("EnumClass", bound=StrEnum)
-
-Id = BigInteger().with_variant(Integer, "sqlite")  # SQLite gives numbers to new rows only if the key is an INTEGER
-FAST = 1  # level of compression
-Document = Text().with_variant(MEDIUMTEXT, "mysql")  # TEXT in MySQL ends at 64 KiB
 
 
 class UtcDateTime(TypeDecorator[datetime]):

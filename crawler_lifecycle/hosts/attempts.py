@@ -1,4 +1,4 @@
-"""Attempts: runs claimed attempts, within the limits for their time, until their ends are recorded."""
+"""Run claimed attempts, within the limits for their time, until their ends are recorded."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""Calling: calls an author's function in its step's form.
+"""Call an author's function in its step's form.
 
 Parameters with annotations that pydantic understands get checked values, and so does the result.
 """

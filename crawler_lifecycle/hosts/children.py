@@ -1,4 +1,4 @@
-"""Children: processes of a host with authors' code, which end with their parent.
+"""Processes of a host with authors' code, which end with their parent.
 
 A channel connects the child with its host: messages as JSON with their lengths in front.
 """

@@ -1,4 +1,4 @@
-"""Claiming: a host's claims on record, under the host's token, and the causes for steps without a claim.
+"""Claim attempts under a host's token, and note the causes for steps without a claim.
 
 A thread renews the host's right to its claims. The thread is not the event loop: whatever happens on the loop, the
 lease lasts as long as the process lives.

@@ -1,4 +1,4 @@
-"""Contexts: a step's context and its client for flows.
+"""A step's context and its client for flows.
 
 The context's values come from the ledger when the function reads them. The client serves the verbs of workflows, such
 as `await workflow.status()`. The first use imports the client: without a use, an isolated process starts in half the

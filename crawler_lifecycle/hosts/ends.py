@@ -1,4 +1,4 @@
-"""Ends: stores steps' ends, from a single thread. Ends from the time of a commit share the next commit."""
+"""Store steps' ends, from a single thread. Ends from the time of a commit share the next commit."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""Functions: starts a step's function where the function has to run: on a loop, in a thread or in a process.
+"""Start a step's function where the function has to run: on a loop, in a thread or in a process.
 
 Stops and time-outs can kill a process apart. The process reads a step's inputs through its host, so that only the host
 has a connection to the database.

@@ -1,4 +1,4 @@
-"""Host: the parts that run the steps of activities in a process.
+"""A host joins the parts that run the steps of activities in a process.
 
 Routes find the functions in the host's modules, and a hash of the loaded files is the code's version. At the host's end
 its functions may end, and further hosts get the other attempts at once.

@@ -1,4 +1,4 @@
-"""Joining: an activity joins the attempts under way in its process, or claims them, and waits for their ends.
+"""Let an activity join the attempts under way in its process, or claim them, and wait for their ends.
 
 A function belongs to its claim and not to an activity: an activity may be cancelled or tried again while its functions
 continue, and then the second try waits for the same functions.

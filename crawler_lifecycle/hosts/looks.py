@@ -1,4 +1,4 @@
-"""Looks: an activity's view of its attempts, from their claims to their ends, and the steps that may follow there."""
+"""An activity's view of its attempts, from their claims to their ends, and the steps that may follow there."""
 
 import asyncio
 import time

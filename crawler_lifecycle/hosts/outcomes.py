@@ -1,4 +1,4 @@
-"""Outcomes: the end of a call, from the function's result or its exception."""
+"""The outcome is the end of a call, from the function's result or its exception."""
 
 import traceback
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Runners: let a function run on an event loop or in a thread, and report its end.
+"""Run a function on an event loop or in a thread, and report its end.
 
 The host's own event loop stays free in any case. All async functions share a loop in a thread apart, so that they can
 share clients and locks. While a function blocks the loop, the functions on it are blocked; further functions get a new

@@ -1,4 +1,4 @@
-"""Slots: the numbers of functions and of crawl managers in a host at once.
+"""Slots limit the numbers of functions and of crawl managers in a host at once.
 
 All task queues of the host share its slots.
 

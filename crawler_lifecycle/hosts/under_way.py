@@ -1,4 +1,4 @@
-"""Under way: the process's claimed attempts, and the outcomes for waiting activities."""
+"""The process's claimed attempts under way, and the outcomes for waiting activities."""
 
 import asyncio
 import logging

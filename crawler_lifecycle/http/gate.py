@@ -1,10 +1,7 @@
 """Gate of an HTTP service: refuses strangers and unacceptable bodies before an endpoint sees the request.
 
-A body is JSON as `json_bodies` reads it, neither compressed nor large.
-
-Checks that a request body is JSON which every reader understands alike, before a lenient reader takes it.
-
-Checks the API's callers for the gate: a caller needs a valid token, and its requests a second are limited.
+A caller of the API needs a valid token, and its requests a second are limited. A body is neither compressed nor large,
+and `refuse_body` checks that the body is JSON which every reader understands alike, before a lenient reader takes it.
 """
 
 import hmac
@@ -29,6 +26,12 @@ from crawler_lifecycle.metrics import REFUSED_CALLERS
 BODY = "body"
 DEEPEST = 200  # levels; readers deeper in the stack fail at their limit of recursion, some of them without words
 TOO_DEEP = f"is nested more than {DEEPEST} deep"
+METHODS_WITH_A_BODY = ("POST", "PUT", "PATCH", "DELETE")
+# A check takes the request's bearer token ("" without a token) and the request, and returns the refusal, or None to
+# admit the request.
+CallerCheck = Callable[[str, Scope], Response | None]
+BURST_SECONDS = 4  # after a rest, a caller may send the requests of four seconds at once
+LARGEST_NUMBER_OF_BUCKETS = 10_000  # beyond, all buckets are forgotten: strangers must not fill the memory
 
 
 def refuse_body(headers: Headers, body: bytes) -> Response | None:
@@ -98,13 +101,6 @@ def _is_deep(content: object) -> bool:
         if not level:
             return False
     return True
-
-
-METHODS_WITH_A_BODY = ("POST", "PUT", "PATCH", "DELETE")
-
-# A check takes the request's bearer token ("" without a token) and the request, and returns the refusal, or None to
-# admit the request.
-CallerCheck = Callable[[str, Scope], Response | None]
 
 
 def require_token(scopes_by_token: Mapping[str, Collection[str]]) -> CallerCheck:
@@ -211,10 +207,6 @@ def _bearer_token(headers: Headers) -> str:
     """Return the token, or "" without a token."""
     scheme, _, credentials = headers.get("authorization", "").partition(" ")
     return credentials.strip() if scheme.lower() == "bearer" else ""
-
-
-BURST_SECONDS = 4  # after a rest, a caller may send the requests of four seconds at once
-LARGEST_NUMBER_OF_BUCKETS = 10_000  # beyond, all buckets are forgotten: strangers must not fill the memory
 
 
 @dataclass

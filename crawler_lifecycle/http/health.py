@@ -1,9 +1,7 @@
-"""Serves a process's health: liveness, readiness and metrics, on a port of its own.
+"""Serve a process's health (liveness, readiness and metrics) on a port of its own, and watch its disks.
 
 A process is alive while its loop turns. A failed pass counts as a turn, since a restart mends no outage of other
 services. A process is ready while all its needs, such as database and Temporal, have answered lately.
-
-Watches the disks of a process: logs a full disk, and logs when there is room again.
 """
 
 import asyncio
@@ -26,12 +24,17 @@ from crawler_lifecycle.errors import LifecycleError, NotReady
 from crawler_lifecycle.http.problems import FAILED, NO_ANSWER, cause_word
 from crawler_lifecycle.settings.processes import HealthSettings
 
-log = logging.getLogger(__name__)
-PAUSE = 15.0  # seconds between two checks
+logger = logging.getLogger(__name__)
+PAUSE = 15.0  # seconds between two checks of the disks
+TRIES = 4  # a need is asked so often before its silence makes the process unready
+CLIENT_SECONDS = 10.0  # time limit for a client to send its request
+Need = Callable[[], Awaitable[object]]  # asks a service that the process needs; raises an error without an answer
 
 
 @dataclass
 class DiskWatch:
+    """Watch the disks of a process: log a full disk, and log when there is room again."""
+
     folders: Sequence[Path]
     pause: float = PAUSE
     _problem: str | None = field(default=None, init=False)  # found by the last check
@@ -51,9 +54,9 @@ class DiskWatch:
             had_problem = self.has_problem
             self._problem = await asyncio.to_thread(self._find_problem)
             if self._problem is not None and not had_problem:
-                log.error("%s", self._problem)
+                logger.error("%s", self._problem)
             elif self._problem is None and had_problem:
-                log.info("the disk can be written to again")
+                logger.info("the disk can be written to again")
             await asyncio.sleep(self.pause)
 
     def _find_problem(self) -> str | None:
@@ -62,13 +65,6 @@ class DiskWatch:
         except NotReady as error:
             return error.message
         return None
-
-
-logger = logging.getLogger(__name__)
-TRIES = 4  # a need is asked so often before its silence makes the process unready
-CLIENT_SECONDS = 10.0  # time limit for a client to send its request
-
-Need = Callable[[], Awaitable[object]]  # asks a service that the process needs; raises an error without an answer
 
 
 @dataclass

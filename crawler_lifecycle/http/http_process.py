@@ -1,13 +1,10 @@
-"""Starts and ends a process that serves HTTP: the API or the scheduler service.
+"""Make, start and end a process that serves HTTP: the API or the scheduler service.
 
-HTTP connections with time limits for all bytes awaited from a client.
+The errors of both applications have the type application/problem+json, and their OpenAPI documents say so.
 
 uvicorn itself limits only the pause between two requests. A request head or body without an end, or an answer never
-read by the client, would hold a connection forever, and for a live stream also one of the limited slots.
-
-Makes the FastAPI applications for the API and the scheduler service.
-
-The errors of an application have the type application/problem+json, and its OpenAPI document says so.
+read by the client, would hold a connection forever, and for a live stream also one of the limited slots. So
+`TimeLimitedProtocol` limits every wait for a client.
 """
 
 import asyncio
@@ -39,6 +36,14 @@ from crawler_lifecycle.http.problems import MEDIA_TYPE, answer_with_problems
 from crawler_lifecycle.metrics import show_build
 
 CLIENT_HAS_TO_SEND = (h11.IDLE, h11.SEND_BODY)  # the client has to send the head, or the body
+# responses of every endpoint with a body, unless the endpoint describes the status itself
+BODY_REFUSALS = {
+    "400": {"description": "The body is not JSON in UTF-8."},
+    "413": {"description": "The body is too large."},
+    "415": {"description": "The body is not `application/json`, or is packed."},
+}
+Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
+DRAIN_SECONDS = 20  # time for open requests when the process ends
 
 
 class TimeLimitedProtocol(H11Protocol):
@@ -127,15 +132,6 @@ def _cancel(timer: asyncio.TimerHandle | None) -> None:
         timer.cancel()
 
 
-# responses of every endpoint with a body, unless the endpoint describes the status itself
-BODY_REFUSALS = {
-    "400": {"description": "The body is not JSON in UTF-8."},
-    "413": {"description": "The body is too large."},
-    "415": {"description": "The body is not `application/json`, or is packed."},
-}
-Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
-
-
 class Health(Message):
     status: str
 
@@ -179,9 +175,6 @@ def _openapi_document(app: FastAPI) -> dict[str, Any]:
     for name in ("HTTPValidationError", "ValidationError"):
         document["components"]["schemas"].pop(name, None)
     return document
-
-
-DRAIN_SECONDS = 20  # time for open requests when the process ends
 
 
 def run(name: str, serve: Callable[[], None], document: Callable[[], Mapping[str, object]]) -> int:

@@ -1,9 +1,8 @@
-"""The API's middleware: a single form of request for the endpoints, and entity tags for their answers.
+"""The API's middleware: a single form of request for the endpoints, entity tags for their answers, and metrics.
 
 HEAD becomes a GET without a body in the answer, and an absolute target such as `http://host/path` becomes its path. An
-entity tag names an answer's content: a client that has the current answer already gets 304 without a body.
-
-Metrics of the API's requests: number, status, and time until the answer begins.
+entity tag names an answer's content: a client that has the current answer already gets 304 without a body. The metrics
+have the number of requests, their status, and the time until the answer begins.
 """
 
 import hashlib

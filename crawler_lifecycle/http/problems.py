@@ -1,14 +1,10 @@
-"""Answers errors with problems: JSON of the type application/problem+json (RFC 9457), for both HTTP services.
+"""Answer errors with problems: JSON of the type application/problem+json (RFC 9457), for both HTTP services.
 
-Shortens problems for strangers: `/readyz` and the health ports need no token.
+`/readyz` and the health ports need no token. There `PublicProblems` shows strangers only the part and one word, such as
+`database: unavailable`. Addresses, accounts, paths and the words of other servers stay in the log.
 
-A stranger learns the part and one word, such as `database: unavailable`. Addresses, accounts, paths and the words of
-other servers stand in the log alone.
-
-Refuses requests that no endpoint accepts: with unknown or repeated query parameters, or with a wrong method.
-
-A misspelt filter would otherwise return everything, and a repeated filter would lose its first value. A parameter with
-a list of values may be repeated.
+Requests with unknown or repeated query parameters are refused: a misspelt filter would otherwise return everything, and
+a repeated filter would lose its first value.
 """
 
 import logging
@@ -29,6 +25,30 @@ from crawler_lifecycle.model.deployment import Mistake, Problem
 
 logger = logging.getLogger(__name__)
 NO_ANSWER, FAILED, NOT_READY, UNAVAILABLE = "no_answer", "failed", "not_ready", "unavailable"
+MEDIA_TYPE = "application/problem+json"
+RETRY_AFTER_SECONDS = 5
+MOST_MISTAKES = 100  # in an answer
+# the field `code` by status; an error of our own classes brings its code along
+CODES = {
+    400: BadInput.code,
+    401: "unauthenticated",
+    403: "forbidden",
+    404: NotFound.code,
+    405: "method_not_allowed",
+    409: Conflict.code,
+    410: Removed.code,
+    412: Conflict.code,
+    413: "too_large",
+    415: "unsupported_media_type",
+    416: BadInput.code,
+    422: BadInput.code,
+    429: "too_many_requests",
+    500: LifecycleError.code,
+    503: TemporaryError.code,
+}
+Responses = dict[int | str, dict[str, Any]]  # descriptions of an endpoint's responses by status, for the document
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
+LONGEST_NAME = 100  # characters of an unknown parameter's name in the answer
 
 
 def cause_word(error: LifecycleError) -> str:
@@ -58,31 +78,6 @@ class PublicProblems:
             word = cause_word(error)
             raise TemporaryError(f"{part}: {word}", cause=error.cause) from error
         self._logged.pop(part, None)
-
-
-MEDIA_TYPE = "application/problem+json"
-RETRY_AFTER_SECONDS = 5
-MOST_MISTAKES = 100  # in an answer
-# the field `code` by status; an error of our own classes brings its code along
-CODES = {
-    400: BadInput.code,
-    401: "unauthenticated",
-    403: "forbidden",
-    404: NotFound.code,
-    405: "method_not_allowed",
-    409: Conflict.code,
-    410: Removed.code,
-    412: Conflict.code,
-    413: "too_large",
-    415: "unsupported_media_type",
-    416: BadInput.code,
-    422: BadInput.code,
-    429: "too_many_requests",
-    500: LifecycleError.code,
-    503: TemporaryError.code,
-}
-
-Responses = dict[int | str, dict[str, Any]]  # descriptions of an endpoint's responses by status, for the document
 
 
 def problem(status: int, detail: str, field: str | None = None, headers: Mapping[str, str] | None = None) -> Response:
@@ -194,10 +189,6 @@ async def _answer_http_exception(_: Request, error: Exception) -> Response:
 
 async def _answer_bug(_: Request, error: Exception) -> Response:
     return problem(500, f"unexpected {type(error).__name__}; see the service's log for more")
-
-
-METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
-LONGEST_NAME = 100  # characters of an unknown parameter's name in the answer
 
 
 async def refuse_unknown_parameters(request: Request) -> None:

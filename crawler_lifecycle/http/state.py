@@ -1,10 +1,7 @@
 """The endpoints' shared state, and the FastAPI dependencies by which an endpoint gets state and caller.
 
-Limits the number of open live streams, by process and by token, and the number of checks for readiness.
-
-Strangers may ask for readiness. A check takes requests to database and Temporal, so a result is kept for a second.
-
-Links from runs and flows to their workflows in Temporal's Web UI.
+`StreamSlots` limits the open live streams, by process and by token. `workflow_url` links runs and flows to their
+workflows in Temporal's Web UI.
 """
 
 import asyncio
@@ -31,6 +28,14 @@ from crawler_lifecycle.settings.processes import ApiSettings
 from crawler_lifecycle.temporal.engine import Engine
 
 VALID_SECONDS = 1.0  # all callers within this time share a result of the readiness check
+DOOR = "api"
+# Numbers of threads. Those that only read the database have at most half of a process's connections.
+CHANGE_READERS = 6  # for streams of changes
+LOG_READERS = 8  # for streams that follow a log
+LOG_PART_READERS = 4  # for single parts of a log
+ARCHIVE_READERS = 2
+SEARCHERS = 3  # for lists with filters, and counts
+PATIENCE = 10.0  # seconds that a request waits for a thread, and then fails; streams wait without a limit
 
 
 @dataclass
@@ -65,7 +70,7 @@ class StreamSlots:
 
 
 class Readiness:
-    """Last check for readiness, valid for a moment."""
+    """Last check for readiness, valid for a moment: strangers may ask, and a check asks database and Temporal."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -89,16 +94,6 @@ async def _problem_of(check: Callable[[], Awaitable[None]]) -> LifecycleError | 
     except LifecycleError as error:
         return error
     return None
-
-
-DOOR = "api"
-# Numbers of threads. Those that only read the database have at most half of a process's connections.
-CHANGE_READERS = 6  # for streams of changes
-LOG_READERS = 8  # for streams that follow a log
-LOG_PART_READERS = 4  # for single parts of a log
-ARCHIVE_READERS = 2
-SEARCHERS = 3  # for lists with filters, and counts
-PATIENCE = 10.0  # seconds that a request waits for a thread, and then fails; streams wait without a limit
 
 
 class ForCallers(Protocol):

@@ -15,9 +15,9 @@ from crawler_lifecycle.model.states import Intent, RunStatus
 
 if TYPE_CHECKING:
     from crawler_lifecycle.limits.client import ApiLimits
-    from crawler_lifecycle.model.limits import LimitRecord
 
 COLUMNS = ("SCOPE", "RUNS", "TASKS", "PLACES KEPT", "WEIGHT", "QUEUED RUNS", "PAUSED")
+NONE = "none"  # an option's value that takes a limit away
 
 
 def limit_lines(records: Sequence[LimitRecord]) -> Iterator[str]:
@@ -71,9 +71,6 @@ def held_children(run: RunSummary) -> str | None:
     if run.held_by is None or run.admitted_at is None or run.status is not RunStatus.PROCESSING:
         return None
     return f"held by a limit or a pause of {in_words(run.held_by)}"
-
-
-NONE = "none"  # takes a value away
 
 
 class Value(click.ParamType[int | str]):
@@ -206,5 +203,5 @@ def _open_limits(state: Path | None) -> "ApiLimits":
     return ApiLimits(open_connection(state))
 
 
-def _print(records: "Sequence[LimitRecord]", *, as_json: bool) -> None:
+def _print(records: Sequence[LimitRecord], *, as_json: bool) -> None:
     print_answer(records, limit_lines, as_json=as_json)

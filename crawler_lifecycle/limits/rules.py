@@ -20,6 +20,8 @@ from crawler_lifecycle.base.words import counted
 from crawler_lifecycle.model.limits import INSTALLATION, ScopeLimits, in_words
 from crawler_lifecycle.model.reasons import ADMISSION, PAUSED, RUN_LIMIT
 
+OTHERS_FIRST = "other runs are ahead of this run in the line for {}"
+
 
 @dataclass(frozen=True, slots=True)
 class Use:
@@ -119,9 +121,6 @@ def total_use(runs: Iterable[OpenRun]) -> dict[str, Use]:
         for scope in run.scopes:
             used[scope] = used[scope].plus(run.use)
     return used
-
-
-OTHERS_FIRST = "other runs are ahead of this run in the line for {}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,7 +58,9 @@ Setbacks = Mapping[str, JsonValue]  # a host's counts of failures in author's co
 
 
 class ManagerLedger(Protocol):
-    """The ledger that serves `managers.link.ManagerLink`. Every method is one transaction, and may be called twice.
+    """The ledger that serves `managers.authors.link.ManagerLink`.
+
+    Every method is one transaction, and may be called twice.
 
     Items have numbers from 1. `number` in messages is an item's number, and not its number as the flow's member.
     `setbacks` are the host's counts after the call's progress, for the next host; None: the recorded counts stay.

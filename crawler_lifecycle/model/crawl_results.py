@@ -1,14 +1,12 @@
-"""Read the results that crawls write, and add up their stats.
+"""Crawl results, the outcome facts of jobs, and the sums of crawls' stats.
 
-A crawl writes its result to the file that CRAWL_RESULT names. On Kubernetes the file is the container's termination
-message. There the cluster puts log text after a failure without a message, so a text may also be no result at all.
+A crawl writes its result, an account of its own end, to the file that CRAWL_RESULT names. On Kubernetes the file is the
+container's termination message. There the cluster puts log text after a failure without a message, so a text may also
+be no result at all.
 
-Crawl results: accounts by crawls about their own ends, written to the files named by CRAWL_RESULT.
-
-Outcome facts about a job's program and its end. Looks read the facts from the cluster's objects.
-
-The database keeps the facts with the task, since the facts decide the task's status even when the cluster's objects are
-gone. Evidence (the last log lines, events, the node) never decides.
+Looks read outcome facts from the cluster's objects. The database keeps the facts with the task, since the facts decide
+the task's status even when the cluster's objects are gone. Evidence (the last log lines, events, the node) never
+decides.
 """
 
 import json
@@ -26,8 +24,17 @@ VERSION_FIELD = "crawl_result"
 LARGEST_FILE = 4_000  # bytes; Kubernetes cuts a termination message at 4,096 bytes
 LARGEST_NUMBER = 2**53  # JavaScript reads larger whole numbers wrongly
 DEEPEST = 20  # nested lists and objects; parsers limit the depth
-LONGEST_OUTCOME = 64
-LONGEST_NAME = 100  # of a number among the stats
+LONGEST_OUTCOME = 64  # characters in an outcome word
+LONGEST_NAME = 100  # characters in the name of a number among the stats
+LARGEST_SUMS = 3_000  # bytes as JSON: notices and events carry the sums
+MOST_NAMES = 500  # different names in 10,000 tasks would fill the memory
+FIRST_STATS = ("items", "pages", "bytes", "errors")  # the sums that lists show; the last to be left out
+PROBLEM = "CRAWL_RESULT not used: {}"
+LONGEST_PROBLEM = 300  # characters
+BEGINNING = re.compile(rf'\s*\{{\s*"{VERSION_FIELD}"\s*:')
+LONGEST_MESSAGE = (
+    300  # characters in the facts: a look's result with very many ended tasks must fit into a Temporal payload
+)
 
 Number = int | float
 Stats = dict[str, Number]
@@ -89,14 +96,6 @@ def _refuse_extremes(value: JsonValue, depth: int) -> None:
     children = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     for child in children:
         _refuse_extremes(child, depth - 1)
-
-
-LARGEST_SUMS = 3_000  # bytes as JSON: notices and events carry the sums
-MOST_NAMES = 500  # different names in 10,000 tasks would fill the memory
-FIRST_STATS = ("items", "pages", "bytes", "errors")  # the sums that lists show; the last to be left out
-PROBLEM = "CRAWL_RESULT not used: {}"
-LONGEST_PROBLEM = 300
-BEGINNING = re.compile(rf'\s*\{{\s*"{VERSION_FIELD}"\s*:')
 
 
 def read_result(text: str) -> tuple[CrawlResult | None, str | None]:
@@ -161,9 +160,6 @@ def _first_mistake(error: ValidationError) -> str:
     first = error.errors(include_url=False)[0]
     place = ".".join(part if str(part).isprintable() else repr(part) for part in map(str, first["loc"]))[:LONGEST_NAME]
     return (f"{place}: {expectation(first)}" if place else expectation(first))[:LONGEST_PROBLEM]
-
-
-LONGEST_MESSAGE = 300  # characters: a look's result with very many ended tasks must fit into a Temporal payload
 
 
 class OutcomeFacts(Message):

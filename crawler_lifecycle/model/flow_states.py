@@ -1,10 +1,7 @@
-"""States for flows and members, with the words in the database and in messages.
+"""States of flows and members, with the words in the database and in messages, and models for a flow's end.
 
-Models for the outside about a flow's end: the notice for front ends, and the event for pipelines.
-
-A notice or event has the same id on every try, so receivers can drop repeats.
-
-Input and result of a flow's workflow.
+A flow's end is announced by a notice for front ends and an event for pipelines. A notice or event has the same id on
+every try, so receivers can drop repeats.
 """
 
 from datetime import datetime
@@ -13,6 +10,8 @@ from enum import StrEnum
 from pydantic import Field
 
 from crawler_lifecycle.base.base import Message
+
+MOST_FAILURES = 10  # failed members in an announcement
 
 
 class Word(StrEnum):
@@ -117,9 +116,6 @@ class EndKind(StrEnum):
     FAILED = "failed"
     CANCELLED = "cancelled"
     SNOOZED = "snoozed"  # the function asked for another attempt after a pause
-
-
-MOST_FAILURES = 10  # failed members in an announcement
 
 
 class FlowFailure(Message):

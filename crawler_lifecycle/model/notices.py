@@ -1,8 +1,7 @@
 """Models for the outside: notices for front ends, and export events for pipelines.
 
-A notice or event has the same id on every try, so receivers can drop repeats.
-
-A run's closing notice: which one it is, and whether it was delivered.
+A notice or event has the same id on every try, so receivers can drop repeats. `closing_notice` chooses a run's closing
+notice, and `is_undelivered` finds a failed delivery of the notice.
 """
 
 from collections.abc import Collection

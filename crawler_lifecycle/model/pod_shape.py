@@ -13,7 +13,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
 from crawler_lifecycle.base.base import Message
-from crawler_lifecycle.model.requests import A_YEAR
+from crawler_lifecycle.base.limits import A_YEAR
 
 MOST_KEYS = 100
 MOST_TOLERATIONS = 100

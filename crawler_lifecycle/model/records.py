@@ -1,8 +1,6 @@
 """Models for the database's records (runs, tasks, timelines, exports) for readers: people, front ends, programs.
 
-`RunFilter` chooses runs for people's lists.
-
-`TaskOrder` names an order for people's lists with tasks.
+`RunFilter` chooses the runs of a list, and `TaskOrder` orders a list of tasks.
 """
 
 from datetime import datetime

@@ -21,6 +21,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from crawler_lifecycle.base.base import Message, Request
+from crawler_lifecycle.base.limits import A_YEAR
 from crawler_lifecycle.base.refusals import expectation, field_name
 from crawler_lifecycle.base.requesters import LONGEST_REQUESTER
 from crawler_lifecycle.errors import BadInput
@@ -32,7 +33,6 @@ MOST_ARGUMENT_BYTES = 64 * 1024  # all arguments, or settings, reach a task in a
 MOST_LABELS = 20
 PROJECT = "project:"  # start for labels with a project, from crawl managers
 MOST_TAGS = 100  # of a run
-A_YEAR = 366 * 24 * 3600  # seconds
 LARGEST_MEMORY_FACTOR = 16.0
 RETRIES = "further attempts of failed tasks; default: the crawler's"  # description of a field
 Model = TypeVar("Model", bound=BaseModel)

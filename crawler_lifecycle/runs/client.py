@@ -1,5 +1,6 @@
-"""Runs over the HTTP API: lists, details, logs, the stream of changes, and the commands start, stop, resume, export and
-add tasks.
+"""Runs over the HTTP API: lists, details, logs, the stream of changes, and commands.
+
+The commands start, stop, resume and export a run, and add tasks.
 """
 
 import time
@@ -28,6 +29,11 @@ from crawler_lifecycle.model.requests import RunParameters, RunRequest
 from crawler_lifecycle.model.states import TaskStatus
 from crawler_lifecycle.transport.connection import HttpConnection, segment, with_actor
 from crawler_lifecycle.transport.streams import AnswerPage, every, followed
+
+LARGEST_PAGE = 500  # runs
+EXPORT_PATIENCE = 30.0  # seconds to wait for a watched run's exports after its end
+OUTAGE_PATIENCE = 60.0  # seconds: longest outage while a run is watched
+PAUSE = 0.5  # seconds between two reads while the exports are made, or after a failed read
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +66,6 @@ def follow_changes(
                 yield Change(event.kind, event.id, problem=connection.model(Problem, event.data))
             case "ready" | "reset":
                 yield Change(event.kind, event.id)
-
-
-LARGEST_PAGE = 500  # runs
-EXPORT_PATIENCE = 30.0  # seconds to wait for a watched run's exports after its end
-OUTAGE_PATIENCE = 60.0  # seconds: longest outage while a run is watched
-PAUSE = 0.5  # seconds between two reads while the exports are made, or after a failed read
 
 
 class _RunPage(TypedDict):

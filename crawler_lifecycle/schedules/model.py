@@ -1,9 +1,8 @@
 """Models for schedules, for runs and flows: the request, the occurrences, and the commands' answers.
 
-Checks for a schedule's cron lines, before Temporal gets the schedule.
-
-Temporal accepts lines without any due time: the schedule would exist, and no run would ever start. Temporal follows
-`crontab` with an exception: where a line gives both a date and a weekday, a due time has to fit both.
+A schedule's cron lines are checked before Temporal gets the schedule: Temporal accepts lines without any due time, and
+no run would ever start. Temporal follows `crontab` with an exception: where a line gives both a date and a weekday, a
+due time has to fit both.
 """
 
 import re
@@ -18,11 +17,11 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from crawler_lifecycle.base.base import Message, Request
-from crawler_lifecycle.base.limits import LARGEST_SCHEDULED
+from crawler_lifecycle.base.limits import A_YEAR, LARGEST_SCHEDULED
 from crawler_lifecycle.base.requesters import LONGEST_REQUESTER
 from crawler_lifecycle.flows.model.definition import FlowDefinition
 from crawler_lifecycle.model.flow_states import FlowState
-from crawler_lifecycle.model.requests import A_YEAR, RunRequest, Seconds
+from crawler_lifecycle.model.requests import RunRequest, Seconds
 from crawler_lifecycle.model.states import RunStatus, Trigger
 
 SHORTHANDS = {
@@ -48,6 +47,9 @@ LONGEST_LINE = 200  # characters
 SEARCHED_YEARS = 40  # in 40 years every date falls on every weekday, even the leap day
 # a field's part between commas: `*`, a number, a name, or a range from number to number; and an optional step
 PART = re.compile(r"(?:\*|([0-9]{1,2}|[a-z]{3})(?:-([0-9]{1,2}|[a-z]{3}))?)(?:/([0-9]{1,2}))?")
+AN_HOUR, A_DAY = 3600, 24 * 3600  # seconds
+SHORTEST_WINDOW = 10  # seconds; Temporal uses 10 seconds for any shorter window
+ScheduleId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
 
 
 def problem_of(line: str) -> str | None:
@@ -142,12 +144,6 @@ def _number(text: str, field: str, least: int, most: int) -> int:
     if not least <= number <= most:
         raise ValueError(f"the {field} is {least} to {most}, not {text}")
     return number
-
-
-AN_HOUR, A_DAY = 3600, 24 * 3600  # seconds
-SHORTEST_WINDOW = 10  # seconds; Temporal uses 10 seconds for any shorter window
-
-ScheduleId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
 
 
 class Overlap(StrEnum):

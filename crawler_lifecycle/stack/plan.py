@@ -21,6 +21,17 @@ from crawler_lifecycle.temporal.connection import search_attribute_types
 LOOPBACK = "127.0.0.1"
 # below Linux's ports for clients: otherwise a client could get a chosen port before the server starts
 SERVER_PORTS = range(20_000, 32_768)
+PLACEHOLDER = (
+    '# the scheduler service needs one crawler at least\n[crawlers.placeholder]\ncommand = ["{python}", "-V"]\n'
+)
+# reads of Temporal's queues a second; with the default, 20, the steps of many runs would have to wait
+TEMPORAL_LIMITS = ("history.transferProcessorMaxPollRPS=1000", "history.timerProcessorMaxPollRPS=1000")
+# for Temporal's database: fast commits, which survive the kill of a process, but may not survive a power cut
+PRAGMAS = ("journal_mode=wal", "synchronous=1")
+# a worker gets the activities of its answer to a workflow task at once, without the task queue: three requests and a
+# write less for every activity
+TEMPORAL_EAGER = "system.enableActivityEagerExecution=true"
+SERVICE_STOP_SECONDS = 10.0  # time for a part to end after SIGTERM
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +79,6 @@ def _is_taken(port: int) -> bool:
 
 EXAMPLES = Path(__file__).parents[2] / "examples"  # exists only in a checkout
 DEFAULT = EXAMPLES / "catalogue.toml"
-PLACEHOLDER = (
-    '# the scheduler service needs one crawler at least\n[crawlers.placeholder]\ncommand = ["{python}", "-V"]\n'
-)
 
 
 def catalogue_in(folder: Path) -> Path:
@@ -80,16 +88,6 @@ def catalogue_in(folder: Path) -> Path:
     path = folder / "catalogue.toml"
     path.write_text(PLACEHOLDER)
     return path
-
-
-# reads of Temporal's queues a second; with the default, 20, the steps of many runs would have to wait
-TEMPORAL_LIMITS = ("history.transferProcessorMaxPollRPS=1000", "history.timerProcessorMaxPollRPS=1000")
-# for Temporal's database: fast commits, which survive the kill of a process, but may not survive a power cut
-PRAGMAS = ("journal_mode=wal", "synchronous=1")
-# a worker gets the activities of its answer to a workflow task at once, without the task queue: three requests and a
-# write less for every activity
-TEMPORAL_EAGER = "system.enableActivityEagerExecution=true"
-SERVICE_STOP_SECONDS = 10.0  # time for a part to end after SIGTERM
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Runs a flow from its author's program: `Workflow.run()` and `Manager().run()` do as `crawlctl flow run FILE` does.
 
-`flows.program` imports this module by its name, when an author's program calls `run`.
+`flows.authors.program` imports this module by its name, when an author's program calls `run`.
 """
 
 import asyncio

@@ -1,20 +1,18 @@
-"""Payload converter for workflows: protects workflows from callers with several inputs, and from newer callers.
+"""Convert and decode the inputs of workflows, so that neither bad inputs nor newer callers block a workflow.
 
 Every workflow, signal, update and query of this project has a method with a single input. A caller may send several
 payloads all the same. The SDK then calls the method with too many arguments, and the TypeError fails the workflow task:
 Temporal retries the task forever, and neither a stop nor a cancel reaches the run.
 
 The SDK passes no type hints to the converter if the number of payloads differs from the number of inputs. The converter
-then returns only the first payload, undecoded and marked with the number of payloads. The method refuses such an input
-(see `inputs.py`).
+then returns only the first payload, undecoded and marked with the number of payloads, and `decoded` refuses such an
+input.
+
+The SDK would also try forever to decode an unsuitable input. So inputs arrive undecoded, and the first lines of every
+workflow decode them: a bad input ends its workflow at once, with a message that names the field.
 
 Requests refuse unknown fields, so they are sent without defaults: in an upgrade, an older worker accepts a newer
 process's request, unless the request uses an unknown field.
-
-Decode the inputs of workflows: a bad input ends its workflow at once, with a message that names the field.
-
-The SDK would try forever to decode an unsuitable input. So inputs arrive undecoded, and the first lines of every
-workflow decode them. `failing_with_activity_message` makes the message of a failed activity the workflow's message.
 """
 
 from collections.abc import Iterator, Sequence
@@ -36,6 +34,10 @@ LONGEST_NUMBER = 9  # digits; a caller may send any metadata
 
 
 ENCODINGS = tuple(PydanticPayloadConverter().converters.values())
+Model = TypeVar("Model", bound=BaseModel)
+JSON = "json/plain"  # Temporal's name for the only accepted encoding
+LONGEST_ENCODING = 80  # characters in an error message, since a caller may send any text
+NO_INPUT = RawValue(Payload())  # default of every entry point, for a call without input
 
 
 class OneInputConverter(PydanticPayloadConverter):
@@ -77,12 +79,6 @@ def _marked(payloads: Sequence[Payload]) -> Payload:
 
 
 lifecycle_data_converter = DataConverter(payload_converter_class=OneInputConverter)
-
-
-Model = TypeVar("Model", bound=BaseModel)
-JSON = "json/plain"  # Temporal's name for the only accepted encoding
-LONGEST_ENCODING = 80  # characters in an error message, since a caller may send any text
-NO_INPUT = RawValue(Payload())  # default of every entry point, for a call without input
 
 
 def decoded(model: type[Model], raw: RawValue) -> Model:

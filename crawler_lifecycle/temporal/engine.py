@@ -3,9 +3,8 @@
 The client's errors are raised as our own errors: TemporaryError if the server does not answer, BadInput if a workflow
 refused its input.
 
-Translates Temporal's answers about a workflow into our terms.
-
-The SDK's own description is not used, because the SDK fails at an unknown status, such as a paused workflow's status.
+`workflow_info` translates Temporal's answer about a workflow. The SDK's own description is not used, because the SDK
+fails at an unknown status, such as a paused workflow's status.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -37,6 +36,18 @@ MISSING = WorkflowInfo(is_open=False, end="missing")  # there is no workflow wit
 CLOSED = {status.value: status.name.lower() for status in WorkflowExecutionStatus if status.name != "RUNNING"}
 LONGEST_FAILURE = 300  # characters
 CAUSE_PREFIX = "WORKFLOW_TASK_FAILED_CAUSE_"
+# Start a workflow under a used id unless the last workflow with this id has completed.
+UNLESS_COMPLETED = WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY
+# The server refuses a signal with these errors, in this order: too many signals wait; the workflow is closing;
+# the workflow already got as many signals as the server allows.
+SIGNAL_REFUSED = (RPCStatusCode.RESOURCE_EXHAUSTED, RPCStatusCode.FAILED_PRECONDITION, RPCStatusCode.INVALID_ARGUMENT)
+LATEST_EVENTS = 20  # largest number of events to search for the last failure
+IDS_IN_A_QUERY = 100  # workflow ids in a query for open workflows; a further query has the next ids
+# A query for open workflows leaves out other types: a foreign workflow with a run's id must not count as the run's open
+# workflow. The audit describes such a workflow by its id.
+TYPES = f"'{RUN_WORKFLOW}', '{EXPORT_WORKFLOW}'"
+LONGEST_SUMMARY = 400  # bytes; the server refuses a longer summary
+QUOTES = set("'\"\\`")  # characters with a meaning in a query
 
 
 def workflow_info(answer: DescribeWorkflowExecutionResponse) -> WorkflowInfo:
@@ -90,20 +101,6 @@ def run_id_in(inputs: Sequence[Any]) -> int | None:
         case [{"crawler": str(), **rest}] if rest.get("run_id") is None:
             return 0
     return None
-
-
-# Start a workflow under a used id unless the last workflow with this id has completed.
-UNLESS_COMPLETED = WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY
-# The server refuses a signal with these errors, in this order: too many signals wait; the workflow is closing;
-# the workflow already got as many signals as the server allows.
-SIGNAL_REFUSED = (RPCStatusCode.RESOURCE_EXHAUSTED, RPCStatusCode.FAILED_PRECONDITION, RPCStatusCode.INVALID_ARGUMENT)
-LATEST_EVENTS = 20  # largest number of events to search for the last failure
-IDS_IN_A_QUERY = 100  # workflow ids in a query for open workflows; a further query has the next ids
-# A query for open workflows leaves out other types: a foreign workflow with a run's id must not count as the run's open
-# workflow. The audit describes such a workflow by its id.
-TYPES = f"'{RUN_WORKFLOW}', '{EXPORT_WORKFLOW}'"
-LONGEST_SUMMARY = 400  # bytes; the server refuses a longer summary
-QUOTES = set("'\"\\`")  # characters with a meaning in a query
 
 
 class Engine(TemporalConnection):

@@ -6,12 +6,9 @@ activity with a harmless failure has a bound, and its caller continues without t
 `temporal.boundary` sends heartbeats for every activity. So the heartbeat time-out detects a dead worker long before the
 time-out of the try.
 
-Activities inside of workflow tasks: short writes to and reads from the database, while the workflow waits for nothing
-more.
-
-Temporal calls them local activities. Such an activity costs no task of its own, and no further workflow task for its
-result: its name and its result are a marker in the history. A task that dies is done again with its activities, as an
-activity is tried again.
+`at_once` runs an activity inside of the workflow task, for short writes to and reads from the database. Temporal calls
+such an activity local: no task of its own is needed, and no further workflow task for the result, since name and result
+are a marker in the history. A task that dies is done again with its activities.
 """
 
 from collections.abc import Callable
@@ -28,6 +25,8 @@ HEARTBEAT_TIMEOUT = timedelta(seconds=10)
 FOR_EVER = RetryPolicy(
     initial_interval=timedelta(seconds=1), backoff_coefficient=2.0, maximum_interval=timedelta(seconds=15)
 )
+Result = TypeVar("Result")
+Step = TypeVar("Step")
 
 
 def _up_to(tries: int) -> RetryPolicy:
@@ -81,10 +80,6 @@ STEPS = ActivityConfig(
     retry_policy=FOR_EVER,
     cancellation_type=ActivityCancellationType.ABANDON,
 )
-
-
-Result = TypeVar("Result")
-Step = TypeVar("Step")
 
 
 async def at_once(activity: Callable[[Any, Step], Result], step: Step, options: workflow.ActivityConfig) -> Result:

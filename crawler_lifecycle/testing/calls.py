@@ -1,4 +1,4 @@
-"""Calls: finds and calls steps' functions, async functions on one loop for the whole play."""
+"""Find and call steps' functions, async functions on one loop for the whole play."""
 
 import asyncio
 import sys

@@ -1,4 +1,4 @@
-"""Crash safety: plays a manager with a death at every point, and compares the plays with an undisturbed play."""
+"""Play a manager with a death at every point, and compare the plays with an undisturbed play."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence

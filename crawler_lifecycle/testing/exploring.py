@@ -1,4 +1,4 @@
-"""Exploring: plays a workflow with all combined outcomes, as far as a limit allows."""
+"""Play a workflow with all combined outcomes, as far as a limit allows."""
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Inline: runs a workflow in memory from its push to its end, and returns the result."""
+"""Run a workflow in memory from its push to its end, and return the result."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

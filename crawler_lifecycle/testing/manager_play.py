@@ -1,4 +1,4 @@
-"""ManagerPlay: an author's crawl manager on the real ledger, with faked runs, in virtual time."""
+"""`ManagerPlay` runs an author's crawl manager on the real ledger, with faked runs, in virtual time."""
 
 import threading
 import weakref

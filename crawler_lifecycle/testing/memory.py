@@ -1,4 +1,4 @@
-"""Memory: a flow's ledger, definitions and results without a database, with the service's planner and doors."""
+"""Keep a flow's ledger, definitions and results without a database, with the service's planner and doors."""
 
 from collections.abc import Iterable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Play: a flow that runs in memory in virtual time, with the service's planner, real functions and chosen outcomes."""
+"""Play a flow in memory in virtual time, with the service's planner, real functions and chosen outcomes."""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta

@@ -1,4 +1,4 @@
-"""Records: flows in memory with the ports for doors and readers, so that the service's own client works on them."""
+"""Serve the ports for doors and readers from flows in memory, so that the service's own client works on them."""
 
 import json
 from collections.abc import Callable, Collection, Mapping

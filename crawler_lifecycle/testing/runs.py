@@ -1,4 +1,4 @@
-"""Runs: a crawl's run as its rows would show the run, and the files in its folder."""
+"""Show a crawl's run as its rows would show the run, with the files in its folder."""
 
 import shutil
 import tempfile

@@ -1,4 +1,4 @@
-"""Scenario: the chosen outcomes for a play, by members' paths, by patterns such as `sites/*`, or by crawlers."""
+"""The chosen outcomes for a play, by members' paths, by patterns such as `sites/*`, or by crawlers."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Steps: calls functions in memory by the host's rules, and ends attempts as a scenario says."""
+"""Call functions in memory by the host's rules, and end attempts as a scenario says."""
 
 import asyncio
 import json

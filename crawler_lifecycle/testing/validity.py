@@ -1,4 +1,4 @@
-"""Validity: whether a workflow can be pushed, kept and hosted, without running the workflow."""
+"""Check whether a workflow can be pushed, kept and hosted, without running the workflow."""
 
 from pathlib import Path
 

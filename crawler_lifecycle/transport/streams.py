@@ -1,6 +1,6 @@
-"""Reads streams with server-sent events. After a break, a stream continues without a loss.
+"""Read streams with server-sent events, and long lists page by page.
 
-`AnswerPage`: a part from a long list, with the next part's place.
+After a break, a stream continues without a loss.
 """
 
 import time
@@ -19,6 +19,10 @@ from crawler_lifecycle.transport.http_client import LOOPBACK, HttpAnswer
 
 T = TypeVar("T")
 Place = TypeVar("Place")
+CONNECT_SECONDS = 10.0
+SILENCE_SECONDS = 30.0  # the API sends a comment every few seconds: a longer silence is a dead connection
+PATIENCE_SECONDS = 60.0  # longest outage before the stream gives up
+PAUSES = Backoff(timedelta(seconds=0.5), timedelta(seconds=5))
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +42,6 @@ def every(read: Callable[[Place | None], AnswerPage[T, Place]]) -> Iterator[T]:
         place = page.next
         if place is None:
             return
-
-
-CONNECT_SECONDS = 10.0
-SILENCE_SECONDS = 30.0  # the API sends a comment every few seconds: a longer silence is a dead connection
-PATIENCE_SECONDS = 60.0  # longest outage before the stream gives up
-PAUSES = Backoff(timedelta(seconds=0.5), timedelta(seconds=5))
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from tests.crawl_results import end_tasks
 from tests.databases import ref_to
 
 pytestmark = MARKS
-PAGE_FOLDER = Path(__file__).parents[2] / "crawler_lifecycle" / "services" / "api" / "page"
+PAGE_FOLDER = Path(__file__).parents[2] / "crawler_lifecycle" / "web" / "page"
 LARGEST_PAGE = 175_000  # bytes, before compression
 FIELD = "document.querySelector('.filters input[name=%s]').%s"
 WRITE = """((field) => { field.value = '%(value)s'; field.dispatchEvent(new Event('change')); })(

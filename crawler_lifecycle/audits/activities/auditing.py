@@ -1,8 +1,8 @@
 """Activities that begin and finish an audit, and steps that all parts of the audit share.
 
-The parts have modules of their own: `audit_runs`, `audit_jobs` and `audit_handovers`. A part judges its subjects in
-pages. For every page the part records the findings, acts on the findings, and records the actions. An audit without
-`repair` neither records nor acts. Every page returns its first findings to the workflow of the audit.
+The parts are `audit_runs`, `audit_jobs`, `audit_handovers` and `audit_flows`, in modules of their own. A part judges
+its subjects in pages. For every page the part records the findings, acts on the findings, and records the actions. An
+audit without `repair` neither records nor acts. Every page returns its first findings to the workflow of the audit.
 """
 
 import asyncio

@@ -1,9 +1,8 @@
-"""Audit part `flows`: give a supervisor to open flows without a workflow, and to ended flows with a reopened run or an
-pending announcement.
+"""Audit part `flows`: flows without a workflow, and the attempts of crawl managers.
 
-The part's last pages are those of crawl managers.
-
-Audit of crawl managers, in the part `flows`: attempts, their runs, and reactions to ends.
+`FlowAudit` gives a supervisor to open flows without a workflow, and to ended flows with a reopened run or a pending
+announcement. `ManagerAudit` makes the last pages of the part: it compares attempts with their runs, and finds ends
+without a reaction.
 """
 
 import asyncio
@@ -30,6 +29,9 @@ ATTEMPTS_IN_A_PAGE = 500
 MOST_UNKNOWN_RUNS = 500  # in an audit
 MISSING = WorkflowInfo(is_open=False)
 MENDED, STARTED, REFUSED = "its rows were mended", "its workflow was started again", "it was ended as refused"
+FLOWS_IN_A_PAGE = 500  # flows per activity; the next page has the further flows
+MANAGERS = "managers/"  # beginning of a place among the attempts of managers; sorts after the uids of all flows
+AuditedFlow = SilentFlow | UnannouncedFlow
 
 
 @dataclass(frozen=True)
@@ -98,11 +100,6 @@ def _attempt_finding(attempt: DoubtfulAttempt, workflow: WorkflowInfo) -> Findin
 
 def _rest_of_attempts(page: Sequence[DoubtfulAttempt]) -> str | None:
     return page[-1].place if len(page) == ATTEMPTS_IN_A_PAGE else None
-
-
-FLOWS_IN_A_PAGE = 500  # flows per activity; the next page has the further flows
-MANAGERS = "managers/"  # beginning of a place among the attempts of managers; sorts after the uids of all flows
-AuditedFlow = SilentFlow | UnannouncedFlow
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,7 @@
 """Audit part `jobs`: compare the cluster's jobs with their runs, and end and remove jobs that outlived their runs.
 
-Steps of the audit's part `jobs`: end the jobs found after the end of their run.
-
-A job is asked to end, then killed by a later audit, and removed when its evidence is stored.
+`JobAudit` finds the jobs, and `Leftovers` takes the next step for every job: a job is asked to end, then killed by a
+later audit, and removed when its evidence is stored.
 """
 
 import asyncio
@@ -36,6 +35,12 @@ NOT_ALLOWED = (
     "CRAWLER_AUDIT__REMOVE_UNKNOWN_JOBS=true"
 )
 NextSteps = Mapping[JobKey, Step]  # the next step by job; a job that needs no step has no key
+RUNS_IN_A_PAGE = 50  # runs per activity: every run costs a look, and its jobs may have to be ended
+ROWS_AT_ONCE = 1000  # runs per request for rows
+LONGEST_LOOKING = 200.0  # seconds; a page of a slow cluster then ends with fewer runs, before the activity times out
+MOST_FINDINGS = 1000  # read to judge an empty cluster, the newest open findings first; further findings do not count
+EMPTY_CLUSTER = "no job is listed, but lately {} runs had jobs that no audit has ended: is it another namespace?"
+JobsByRun = Mapping[str, Sequence[ListedJob]]  # by run_uid
 
 
 @dataclass
@@ -131,14 +136,6 @@ class Leftovers:
             self.tasks.reconcile(RunRef(run_id=row.run_id, run_uid=run_uid, epoch=row.epoch), evidence)
             missing = missing[EVIDENCE_IN_A_PAGE:]
         return [], ""
-
-
-RUNS_IN_A_PAGE = 50  # runs per activity: every run costs a look, and its jobs may have to be ended
-ROWS_AT_ONCE = 1000  # runs per request for rows
-LONGEST_LOOKING = 200.0  # seconds; a page of a slow cluster then ends with fewer runs, before the activity times out
-MOST_FINDINGS = 1000  # read to judge an empty cluster, the newest open findings first; further findings do not count
-EMPTY_CLUSTER = "no job is listed, but lately {} runs had jobs that no audit has ended: is it another namespace?"
-JobsByRun = Mapping[str, Sequence[ListedJob]]  # by run_uid
 
 
 @dataclass

@@ -1,9 +1,7 @@
-"""The audit's rules for flows and for crawl managers.
+"""The audit's rules for flows and crawl managers, and for the pending deliveries after a run's end.
 
-Flows: without a workflow although they need one, or ended with a pending announcement. Managers: attempts without runs,
-runs without attempts, and ends without a reaction.
-
-The audit's rules for pending deliveries after a run's end: its exports and its closing notice.
+Deliveries: exports and the closing notice. Flows: without a workflow although they need one, or ended with a pending
+announcement. Managers: attempts without runs, runs without attempts, and ends without a reaction.
 """
 
 from collections.abc import Collection

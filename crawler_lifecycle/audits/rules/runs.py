@@ -1,7 +1,7 @@
-"""The audit's rules for open runs: a missing supervisor, an overdue look, an expired claim, a failing workflow, wrong
-sums.
+"""The audit's rules for runs: jobs without a supervisor, and open runs in trouble.
 
-The audit's rules for jobs without a supervisor: the runs to look at, and the next step for every job.
+For jobs, the rules choose the runs to look at, and the next step for every job. An open run may lack a supervisor, have
+an overdue look, an expired claim or a failing workflow, or be missing in the sums of use.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,6 +25,15 @@ from crawler_lifecycle.model.supervision import (
     timestamp,
 )
 from crawler_lifecycle.runs.rules.verdict import removable
+
+ENDED_WELL = ("completed", "canceled")  # a supervisor's workflow ends so only after the run's end is stored
+OLD_COPY = "its end is recorded, says Temporal: is the database an old copy? `crawlctl resume` continues all the same"
+FAILING_FROM_ATTEMPT = 3  # attempts count from 1; a second attempt is no failure, but may follow a worker's death
+WHAT_TO_DO = (
+    "start a worker of the version that began the run, or one without the bug, and it continues on its own; "
+    "if that is impossible: `temporal workflow terminate --workflow-id {}`, then `crawlctl resume {}`"
+)
+MOST_SCOPES = 10  # in a message
 
 
 class Step(StrEnum):
@@ -143,10 +152,6 @@ def _summary(needed: Mapping[JobKey, Step]) -> str:
     return f"{len(needed)} jobs are still there, {alive} of them alive (tasks {tasks})"
 
 
-ENDED_WELL = ("completed", "canceled")  # a supervisor's workflow ends so only after the run's end is stored
-OLD_COPY = "its end is recorded, says Temporal: is the database an old copy? `crawlctl resume` continues all the same"
-
-
 def unsupervised(
     run: AuditedRun, latest: AuditedRun | None, workflow: WorkflowInfo, now: datetime, patience: AuditPatience
 ) -> Finding | None:
@@ -241,13 +246,6 @@ def claim_expired(run: AuditedRun, tasks: Sequence[int], since: datetime) -> Fin
     return run_finding(run, FindingKind.CLAIM_EXPIRED, message)
 
 
-FAILING_FROM_ATTEMPT = 3  # attempts count from 1; a second attempt is no failure, but may follow a worker's death
-WHAT_TO_DO = (
-    "start a worker of the version that began the run, or one without the bug, and it continues on its own; "
-    "if that is impossible: `temporal workflow terminate --workflow-id {}`, then `crawlctl resume {}`"
-)
-
-
 def is_failing(workflow: WorkflowInfo) -> bool:
     """Return whether a workflow task in the run's open workflow failed or timed out at least twice in a row."""
     return workflow.is_open and workflow.is_ours and workflow.task_attempt >= FAILING_FROM_ATTEMPT
@@ -263,9 +261,6 @@ def failing_workflow(run: AuditedRun, workflow: WorkflowInfo, failure: str) -> F
         f"{WHAT_TO_DO.format(run.workflow_id, run.run_id)}"
     )
     return run_finding(run, FindingKind.WORKFLOW_FAILING, message)
-
-
-MOST_SCOPES = 10  # in a message
 
 
 def miscounted(missing: Mapping[str, Use]) -> list[Finding]:

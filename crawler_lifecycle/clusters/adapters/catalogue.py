@@ -21,7 +21,7 @@ from pydantic import AfterValidator, Field, ValidationError
 
 from crawler_lifecycle.base.names import checked_name, did_you_mean
 from crawler_lifecycle.base.refusals import expectation
-from crawler_lifecycle.clusters import rules as pod_shape
+from crawler_lifecycle.clusters import rules
 from crawler_lifecycle.errors import BadInput, NotFound, NotReady
 from crawler_lifecycle.model.deployment import Crawler, ManagerEntry
 from crawler_lifecycle.model.requests import refusals_as_bad_input
@@ -269,7 +269,7 @@ def _validated(path: Path, name: str, table: Any) -> Crawler:
         entry = _Entry.model_validate({**table, "name": name}, extra="forbid", strict=True)
     if not (entry.image or (entry.command and entry.command[0])):
         raise BadInput("command", "expected the program to run, or an `image`")
-    if refusal := pod_shape.refusal(entry.pod):
+    if refusal := rules.refusal(entry.pod):
         field, reason = refusal
         raise BadInput(f"pod.{field}", reason)
     return Crawler.model_validate(entry.model_dump() | {"command": [_expanded(path, part) for part in entry.command]})

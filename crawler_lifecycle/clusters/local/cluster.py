@@ -1,8 +1,7 @@
-"""The Cluster port on one machine, where jobs are process groups.
+"""The port `Cluster` on one machine, where jobs are process groups, and the watch for changes to the jobs.
 
-Watch for changes to local jobs, including changes made while no watcher ran.
-
-Every change to a job touches the file `changed/<run_uid>`. The file stays until a watcher has passed the change on.
+Every change to a job touches the file `changed/<run_uid>`. The file stays until a watcher has passed the change on, so
+changes made while no watcher ran are reported, too.
 """
 
 import logging
@@ -42,9 +41,10 @@ from crawler_lifecycle.model.naming import checked_uid
 from crawler_lifecycle.model.supervision import ListedJob
 from crawler_lifecycle.model.task_changes import TaskEvidence
 
+logger = logging.getLogger(__name__)
 LONGEST_SILENCE_MS = 1000  # longest time without a change before an empty set is yielded
 COLLECT_MS = 200  # changes within this time are yielded together
-logger = logging.getLogger(__name__)
+KILLED = 128 + signal.SIGKILL  # exit code of a killed program
 
 
 def watch_runs(layout: Layout) -> Iterator[set[str]]:
@@ -96,9 +96,6 @@ def _is_run_uid(name: str) -> bool:
         return checked_uid(name) == name
     except BadInput:
         return False
-
-
-KILLED = 128 + signal.SIGKILL  # exit code of a killed program
 
 
 class LocalCluster:

@@ -1,8 +1,7 @@
-"""Looks at the local cluster: list the run's folder, and read one or two small files for every job.
+"""Look at the local cluster: list the run's folder, and read one or two small files for every job.
 
-Where the files do not show whether a job lives, the look makes a survey of the machine's processes.
-
-Outcome facts of an ended local job: its record about the end, and the result that its program wrote.
+Where the files do not show whether a job lives, the look makes a survey of the machine's processes. `facts_of` gives
+the outcome facts of an ended job, from its record about the end and the result that its program wrote.
 """
 
 import os

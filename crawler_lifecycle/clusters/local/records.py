@@ -1,4 +1,15 @@
-"""The files in a job's folder, read and written.
+"""The folders and files of the local cluster: `Layout` names their paths, `JobFolder` reads and writes a job's files.
+
+root/jobs/<run_uid>/<job name>/   the files about a job
+root/waiting/<time>-<job name>    the place of a waiting job: an empty file; the oldest job starts first
+root/running/<time>-<job name>    the place of a started job; the number of these places is limited
+root/new/                         job folders in creation
+root/changed/<run_uid>            touched when a job in the run changes
+root/placing.lock                 held while jobs are claimed, placed or withdrawn
+root.made                         marker beside the root; without the marker an absent root is a new installation
+files/<run_uid>/                  the run's files, including logs
+
+In a job's folder:
 
 spec.json     the request; exists as long as the folder
 started.json  the runner and process; written just before the job's process is created, and again just after
@@ -10,17 +21,6 @@ crawl-result.json  the crawl's own account, written by the job's program
 
 Only crawl-result.json may be incomplete; every record is written in a single step. Times are seconds since 1970. The
 module imports nothing heavy, since a runner has to start fast.
-
-Names of the local cluster's folders and files, and a check that the root folder is mounted.
-
-root/jobs/<run_uid>/<job name>/   records about a job (see `records`)
-root/waiting/<time>-<job name>    the place of a waiting job: an empty file; the oldest job starts first
-root/running/<time>-<job name>    the place of a started job; the number of these places is limited
-root/new/                         job folders in creation
-root/changed/<run_uid>            touched when a job in the run changes
-root/placing.lock                 held while jobs are claimed, placed or withdrawn
-root.made                         marker beside the root; without the marker an absent root is a new installation
-files/<run_uid>/                  the run's files, including logs
 """
 
 import fcntl

@@ -1,4 +1,4 @@
-"""Absent: shub-workflow's modules and names without a counterpart. Their imports are refused with advice."""
+"""Refuse to import shub-workflow's modules and names without a counterpart, with advice."""
 
 from collections.abc import Mapping, Sequence
 from typing import NoReturn

@@ -23,6 +23,7 @@ from crawler_lifecycle.temporal.boundary import worker_loop
 
 GAP = 0.1  # seconds between two nudges to a flow: many runs may end at once
 logger = logging.getLogger(__name__)
+CLOSING = (NoticeKind.STOPPED, NoticeKind.FINISHED)  # kinds of closing notices
 
 
 @dataclass(frozen=True)
@@ -74,9 +75,6 @@ class FlowNudges:
 
 
 NO_NUDGES = FlowNudges(None)
-
-
-CLOSING = (NoticeKind.STOPPED, NoticeKind.FINISHED)  # kinds of closing notices
 
 
 @dataclass(frozen=True)

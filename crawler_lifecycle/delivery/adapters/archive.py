@@ -6,11 +6,6 @@ the archive's limits.
 
 The same folder gives the same bytes, on the same kind of processor. Memory grows neither with the files' size nor with
 their number, except for the names in one folder at a time.
-
-Limits of an archive. What exceeds a limit is left out, file by file, so that every archive comes to an end.
-
-A file counts by the bytes that the disk holds for it. Holes hold none, but every zero in them is read and hashed: a
-file of 16 TiB of holes would take hours. So the sum of all holes has the same limit as the sum of all bytes on disk.
 """
 
 import errno
@@ -46,10 +41,39 @@ if TYPE_CHECKING:
 
 GIB = 1024**3
 BLOCK = 512  # bytes; the unit of `st_blocks` on every system
+MOST_SHOWN = 5  # the run's timeline names at most 5 of the entries left out
+LONGEST_SHOWN = 100  # characters; the rest of a longer name is cut off
+FRAME = 1024  # bytes; the manifest without its lists is shorter
+CHUNK = 1024 * 1024  # bytes read at once; a file that is no larger is read whole
+FIRST_ZIP_TIME: ZipTime = (1980, 1, 1, 0, 0, 0)  # a zip can hold no earlier time, and no time after LAST_ZIP_YEAR
+LAST_ZIP_YEAR = 2107
+LONGEST_NAME = 0xFFFF  # bytes; an entry with a longer name in the zip is left out
+REPORT_SECONDS = 1.0  # while no bytes are copied, the progress is reported once in this time
+DEEPEST = 300  # a folder inside 300 folders is left out: every folder on the way takes an open file and a nested call
+MANIFEST, MANIFEST_MODE = b"manifest.json", stat.S_IFREG | 0o644
+# error numbers of entries that are left out, with the reason in the manifest; any other error ends the archive
+REASONS_LEFT_OUT = {
+    errno.ENOENT: "vanished",
+    errno.ENOTDIR: "vanished",  # a file has replaced the folder since the listing
+    errno.ELOOP: "link",
+    errno.EMLINK: "link",
+    errno.EACCES: "not readable",
+    errno.EPERM: "not readable",
+    errno.ENXIO: "special file",
+    errno.EOPNOTSUPP: "special file",
+}
+ABSENT = (errno.ENOENT, errno.ENOTDIR)
 
 
 @dataclass(frozen=True, slots=True)
 class ArchiveLimits:
+    """Limits of an archive. Files beyond a limit are left out, file by file, so that every archive comes to an end.
+
+    A file counts by the bytes that the disk holds for it. Holes hold none, but every zero in them is read and hashed: a
+    file of 16 TiB of holes would take hours. So the sum of all holes has the same limit as the sum of all bytes on
+    disk.
+    """
+
     bytes: int
     files: int
 
@@ -87,32 +111,6 @@ class Room:
         self._bytes -= allocated
         self._holes -= holes
         return None
-
-
-MOST_SHOWN = 5  # the run's timeline names at most 5 of the entries left out
-LONGEST_SHOWN = 100  # characters; the rest of a longer name is cut off
-FRAME = 1024  # bytes; the manifest without its lists is shorter
-CHUNK = 1024 * 1024  # bytes read at once; a file that is no larger is read whole
-FIRST_ZIP_TIME: ZipTime = (1980, 1, 1, 0, 0, 0)  # a zip can hold no earlier time, and no time after LAST_ZIP_YEAR
-LAST_ZIP_YEAR = 2107
-LONGEST_NAME = 0xFFFF  # bytes; an entry with a longer name in the zip is left out
-REPORT_SECONDS = 1.0  # while no bytes are copied, the progress is reported once in this time
-DEEPEST = 300  # a folder inside 300 folders is left out: every folder on the way takes an open file and a nested call
-MANIFEST, MANIFEST_MODE = b"manifest.json", stat.S_IFREG | 0o644
-# error numbers of entries that are left out, with the reason in the manifest; any other error ends the archive
-REASONS_LEFT_OUT = {
-    errno.ENOENT: "vanished",
-    errno.ENOTDIR: "vanished",  # a file has replaced the folder since the listing
-    errno.ELOOP: "link",
-    errno.EMLINK: "link",
-    errno.EACCES: "not readable",
-    errno.EPERM: "not readable",
-    errno.ENXIO: "special file",
-    errno.EOPNOTSUPP: "special file",
-}
-
-
-ABSENT = (errno.ENOENT, errno.ENOTDIR)
 
 
 class Manifest:

@@ -1,4 +1,4 @@
-"""Append lines, such as notices, to a JSON lines file, durably and from several processes.
+"""Append lines to a JSON lines file, durably and from several processes, and push notices to such a file.
 
 Every day (UTC) begins a new file. The pusher of notices is for installations without a front end.
 """
@@ -15,6 +15,7 @@ from crawler_lifecycle.errors import NotReady, TemporaryError
 from crawler_lifecycle.model.flow_states import FlowNotice
 from crawler_lifecycle.model.notices import AnyNotice, Notice
 
+logger = logging.getLogger("crawler_lifecycle.notices")
 LOOK_BACK = 1024 * 1024  # bytes at the file's end in which `append_once` searches for the line's identity
 
 
@@ -103,9 +104,6 @@ def check_writable(folder: Path) -> None:
         existing = existing.parent
     if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
         raise NotReady(f"{folder} cannot be written: {existing} is no folder that this user may write to")
-
-
-logger = logging.getLogger("crawler_lifecycle.notices")
 
 
 class FilePusher:

@@ -1,4 +1,4 @@
-"""Writer of zips for a sink that cannot seek back.
+"""Write zips to a sink that cannot seek back.
 
 The standard library's `zipfile` keeps an object for every entry in memory, and spends most of the time of a small file
 in Python. This writer keeps the entries' part of the zip's directory in a file. It compresses with ISA-L, ten times as
@@ -6,12 +6,6 @@ fast as zlib: the same bytes in the same chunks give the same zip, on the same k
 
 An entry whose content is in memory has its sizes in its header. The sizes of a streamed entry follow its content, in a
 data descriptor. An entry, or a zip, too large for 32 bits is in the format zip64.
-
-Parts of an archive's zip: names of files, and a sink that hashes the zip's bytes.
-
-Names in the archive are texts that every unzip program accepts, and that readers can turn back into the original bytes.
-Three kinds of bytes become `%` and two hexadecimal digits: bytes outside UTF-8, control characters, and characters with
-a meaning for folders, drives or wildcards on Windows. A percent sign before two such digits becomes `%25`.
 """
 
 import hashlib
@@ -29,10 +23,33 @@ RULE = "a byte of a name that not every system takes is % and two hexadecimal di
 TO_ESCAPE = re.compile(rb'[\x00-\x1f\x7f\\\\:*?"<>|]|%(?=[0-9A-Fa-f]{2})')
 # characters to which `surrogateescape` decodes bytes outside UTF-8, with their escapes
 NOT_UTF8 = {0xDC00 + byte: f"%{byte:02X}" for byte in range(0x80, 0x100)}
+LEVEL = 2  # of ISA-L's levels 0 to 3: level 1 is no faster and compresses text less, level 3 takes twice the time
+RAW = -15  # window bits for deflate without a header of its own
+STORED, DEFLATED = 0, 8  # methods of compression
+BEGUN_AS_ZIP64 = 1 << 30  # bytes; a larger streamed entry is begun in the format zip64, with 64 bits for its sizes
+FULL_16, FULL_32 = 0xFFFF, 0xFFFFFFFF  # in place of a number for which zip64 has a field of its own
+PLAIN_VERSION, ZIP64_VERSION = 20, 45  # of the format; the least that a reader has to know
+MADE_ON_UNIX = 3 << 8  # so that readers take the mode from the entry's attributes
+NAME_IS_UTF8, SIZES_FOLLOW = 0x800, 0x8  # flags of an entry
+COPIED = 1 << 20  # bytes of the directory copied at once
+LOCAL = struct.Struct("<IHHHHHIIIHH")
+DESCRIPTOR, DESCRIPTOR_64 = struct.Struct("<IIII"), struct.Struct("<IIQQ")
+CENTRAL = struct.Struct("<IHHHHHHIIIHHHHHII")
+END, END_64, LOCATOR_64 = struct.Struct("<IHHHHIIH"), struct.Struct("<IQHHIIQQQQ"), struct.Struct("<IIQI")
+LOCAL_SIGNATURE, DESCRIPTOR_SIGNATURE, CENTRAL_SIGNATURE = 0x04034B50, 0x08074B50, 0x02014B50
+END_SIGNATURE, END_64_SIGNATURE, LOCATOR_64_SIGNATURE = 0x06054B50, 0x06064B50, 0x07064B50
+ZIP64_FIELD = 1  # id of zip64's extra field
+END_64_REST = END_64.size - 12  # the record's size, without its signature and this number
+ZipTime = tuple[int, int, int, int, int, int]  # year, month, day, hour, minute, second
 
 
 def archived_name(path: str) -> str:
-    """Return a file's name in the archive; `path` is relative, as the file system gives the path."""
+    """Return a file's name in the archive; `path` is relative, as the file system gives the path.
+
+    Every unzip program accepts such a name, and readers can turn the name back into the original bytes. Three kinds of
+    bytes become `%` and two hexadecimal digits: bytes outside UTF-8, control characters, and characters with a meaning
+    for folders, drives or wildcards on Windows. A percent sign before two such digits becomes `%25`.
+    """
     escaped = TO_ESCAPE.sub(lambda match: b"%%%02X" % match[0][0], os.fsencode(path))
     return escaped.decode("utf-8", "surrogateescape").translate(NOT_UTF8)
 
@@ -66,28 +83,6 @@ class Measured:
 
     def sha256(self) -> str:
         return self._digest.hexdigest()
-
-
-LEVEL = 2  # of ISA-L's levels 0 to 3: level 1 is no faster and compresses text less, level 3 takes twice the time
-RAW = -15  # window bits for deflate without a header of its own
-STORED, DEFLATED = 0, 8  # methods of compression
-BEGUN_AS_ZIP64 = 1 << 30  # bytes; a larger streamed entry is begun in the format zip64, with 64 bits for its sizes
-FULL_16, FULL_32 = 0xFFFF, 0xFFFFFFFF  # in place of a number for which zip64 has a field of its own
-PLAIN_VERSION, ZIP64_VERSION = 20, 45  # of the format; the least that a reader has to know
-MADE_ON_UNIX = 3 << 8  # so that readers take the mode from the entry's attributes
-NAME_IS_UTF8, SIZES_FOLLOW = 0x800, 0x8  # flags of an entry
-COPIED = 1 << 20  # bytes of the directory copied at once
-
-LOCAL = struct.Struct("<IHHHHHIIIHH")
-DESCRIPTOR, DESCRIPTOR_64 = struct.Struct("<IIII"), struct.Struct("<IIQQ")
-CENTRAL = struct.Struct("<IHHHHHHIIIHHHHHII")
-END, END_64, LOCATOR_64 = struct.Struct("<IHHHHIIH"), struct.Struct("<IQHHIIQQQQ"), struct.Struct("<IIQI")
-LOCAL_SIGNATURE, DESCRIPTOR_SIGNATURE, CENTRAL_SIGNATURE = 0x04034B50, 0x08074B50, 0x02014B50
-END_SIGNATURE, END_64_SIGNATURE, LOCATOR_64_SIGNATURE = 0x06054B50, 0x06064B50, 0x07064B50
-ZIP64_FIELD = 1  # id of zip64's extra field
-END_64_REST = END_64.size - 12  # the record's size, without its signature and this number
-
-ZipTime = tuple[int, int, int, int, int, int]  # year, month, day, hour, minute, second
 
 
 class Entry(NamedTuple):

@@ -1,12 +1,8 @@
 """Archives in a bucket: the zip is uploaded while it is created, and downloaded by a signed address.
 
-Multipart upload of an S3 object while its bytes are created: a part is sent while the next part is filled.
-
-The object exists when `complete` has returned, and not before. An upload without `complete` is aborted. A try that
-crashes leaves its upload open; the next try finds and aborts this abandoned upload.
-
-The total size is unknown, and S3 takes at most 10,000 parts. The first half of the parts have the same size, because a
-part is held in memory and some servers want equal parts. The later parts grow, so that 10,000 parts are enough.
+`Upload` sends a part of the zip while the next part is filled. The total size is unknown, and S3 takes at most 10,000
+parts. The first half of the parts have the same size, because a part is held in memory and some servers want equal
+parts. The later parts grow, so that 10,000 parts are enough.
 """
 
 import logging
@@ -43,6 +39,12 @@ MEND_WRITING = (  # advice to an operator, in messages
     "are CRAWLER_EXPORT__BUCKET, the region and the rights of these credentials "
     "(s3:PutObject, s3:AbortMultipartUpload, s3:ListBucketMultipartUploads) right?"
 )
+MIB = 1024 * 1024
+TRIES = 3  # largest number of tries for a failing request
+SIGNED_SECONDS = 900  # a signed address expires after this time; a download under way continues
+MEND_READING = (  # advice to an operator, in messages
+    "are CRAWLER_EXPORT__BUCKET, the region and the rights of these credentials (s3:GetObject, s3:ListBucket) right?"
+)
 
 
 def part_size(number: int, first: int) -> int:
@@ -70,6 +72,9 @@ def wait_after_lost_answer(client: Any, tries: int) -> None:
 
 class Upload:
     """A multipart upload, created with its first part. All requests run in a thread of the upload's own.
+
+    The object exists when `complete` has returned, and not before. An upload without `complete` is aborted. A try that
+    crashes leaves its upload open; the next try finds and aborts this abandoned upload.
 
     `target` has the bucket and key of the object. `beat` is called while the upload waits for the server.
     """
@@ -205,14 +210,6 @@ class Upload:
             self._beat()
         with translated_errors(f"bucket {self._target['Bucket']}", MEND_WRITING):
             return request.result()
-
-
-MIB = 1024 * 1024
-TRIES = 3  # largest number of tries for a failing request
-SIGNED_SECONDS = 900  # a signed address expires after this time; a download under way continues
-MEND_READING = (  # advice to an operator, in messages
-    "are CRAWLER_EXPORT__BUCKET, the region and the rights of these credentials (s3:GetObject, s3:ListBucket) right?"
-)
 
 
 class S3Archiver:

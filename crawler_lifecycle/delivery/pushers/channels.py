@@ -1,19 +1,11 @@
-"""Pusher that sends notices to browsers by Pusher Channels: the hosted service, or a server with the same protocol.
+"""Pushers that send notices: to browsers by Pusher Channels, and to programs by signed HTTP requests.
 
-The official package builds and signs the requests. The project's HTTP client sends the requests, because this client's
-time limit covers the whole request.
+Pusher Channels is the hosted service, or a server with the same protocol. The official package builds and signs the
+requests, and the project's HTTP client sends them, because this client's time limit covers the whole request.
 
-Pusher that sends notices to programs by signed HTTP requests, according to the Standard Webhooks specification.
-
-A receiver accepts a notice by a status 2xx. After 410, this process sends no more notices to the receiver. After 400,
-413, 415 and 422, the notice is not sent again. After any other answer the notice is sent again later; with 429 and 503,
-the receiver may say how long to wait.
-
-Circuit breaker for a silent receiver: without the breaker, waits for the receiver would fill the worker's slots.
-
-A request without an answer in time begins a pause, in which all requests fail at once. After the pause a single request
-goes through as a probe. Other requests fail until the probe's outcome is known: an answer lets all requests go through
-again, and silence begins another pause, twice as long.
+The requests to programs follow the Standard Webhooks specification. A receiver accepts a notice by a status 2xx. After
+410, this process sends no more notices to the receiver. After 400, 413, 415 and 422, the notice is not sent again.
+After any other answer the notice is sent again later; with 429 and 503, the receiver may say how long to wait.
 """
 
 import base64
@@ -44,7 +36,20 @@ from crawler_lifecycle.model.notices import AnyNotice, Notice, WebhookNotice
 from crawler_lifecycle.settings.outside import NoticeSettings
 from crawler_lifecycle.transport.http_client import HttpAnswer, HttpClient
 
-PAUSES = Backoff(timedelta(seconds=15), timedelta(minutes=5))
+PAUSES = Backoff(timedelta(seconds=15), timedelta(minutes=5))  # of the circuit breaker
+VARIABLE = "CRAWLER_NOTICES__WEBHOOKS"  # the setting, named in messages
+SECRET_PREFIX = "whsec_"
+SECRET_BYTES = range(24, 65)  # lengths of secrets that the specification allows
+GONE = 410  # the receiver wants no notices any more
+REFUSING_STATUSES = (400, 413, 415, 422)  # the notice is not sent again
+PAUSING_STATUSES = (429, 503)  # with a pause of the receiver's choice
+LONGEST_PAUSE = 300.0  # seconds; a receiver's longer pause is shortened
+LARGEST_ANSWER = 1 << 20  # bytes of an answer by Pusher Channels
+LARGEST_MESSAGE = 10_000  # bytes; servers refuse larger messages
+LEFT_OUT: dict[str, Any] = {"stats": None, "result": None, "failures": []}  # fields left out above LARGEST_MESSAGE
+SHORTENED_LENGTH = 300  # characters kept from a long text in a notice above LARGEST_MESSAGE
+MOST_CHANNELS = 100  # servers refuse a message to more channels
+ENCRYPTED_PREFIX = "private-encrypted-"  # names of encrypted channels begin so
 
 
 class NoAnswer(TemporaryError):
@@ -52,7 +57,13 @@ class NoAnswer(TemporaryError):
 
 
 class CircuitBreaker:
-    """A circuit breaker for a receiver, shared by a process's threads."""
+    """A circuit breaker for a receiver, shared by a process's threads.
+
+    Without the breaker, waits for a silent receiver would fill the worker's slots. A request without an answer in time
+    begins a pause, in which all requests fail at once. After the pause a single request goes through as a probe. Other
+    requests fail until the probe's outcome is known: an answer lets all requests go through again, and silence begins
+    another pause, twice as long.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -95,15 +106,6 @@ class CircuitBreaker:
             elif began_at >= self._pause_end:  # a request that began before the pause does not double the pause
                 self._silences += 1
                 self._pause_end = self._clock() + PAUSES.seconds(self._silences)
-
-
-VARIABLE = "CRAWLER_NOTICES__WEBHOOKS"  # the setting, named in messages
-SECRET_PREFIX = "whsec_"
-SECRET_BYTES = range(24, 65)  # lengths of secrets that the specification allows
-GONE = 410
-REFUSING_STATUSES = (400, 413, 415, 422)
-PAUSING_STATUSES = (429, 503)
-LONGEST_PAUSE = 300.0  # seconds; a receiver's longer pause is shortened
 
 
 @dataclass(frozen=True)
@@ -240,14 +242,6 @@ def _requested_pause(answer: HttpAnswer, now: float) -> float:
         return parsedate_to_datetime(header).timestamp() - now
     except (ValueError, OverflowError):
         return 0.0
-
-
-LARGEST_ANSWER = 1 << 20  # bytes
-LARGEST_MESSAGE = 10_000  # bytes; servers refuse larger messages
-LEFT_OUT: dict[str, Any] = {"stats": None, "result": None, "failures": []}  # fields left out above LARGEST_MESSAGE
-SHORTENED_LENGTH = 300  # characters kept from a long text in a notice above LARGEST_MESSAGE
-MOST_CHANNELS = 100  # servers refuse a message to more channels
-ENCRYPTED_PREFIX = "private-encrypted-"  # names of encrypted channels begin so
 
 
 class PusherChannels:

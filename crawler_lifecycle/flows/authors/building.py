@@ -1,6 +1,6 @@
-"""Building: from a workflow to its definition, with resolved flags and absolute paths.
+"""Build a flow's definition from a workflow, with resolved flags and absolute paths.
 
-A cascade's function gets the context, alone or with an item.
+Jobs of cascades, whose functions get the context, alone or with an item, are made here as well.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -1,4 +1,4 @@
-"""Files: tells steps where the files of crawls' runs are, on a machine with the folder for runs' files."""
+"""Tell steps where the files of crawls' runs are, on a machine with the folder for runs' files."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Functions: names and calls for steps' functions, and decorators that give options to functions and classes as steps.
+"""Find out how steps' functions are named and called, and mark functions and classes as steps with options.
 
 A plain function needs no mark.
 """

@@ -1,6 +1,6 @@
-"""Modules: imports a host's modules by their authors, and finds functions in the modules.
+"""Import a host's modules by their authors, and find functions in the modules.
 
-An error in authors' code has places and frames in the authors' files alone.
+An error in authors' code is shown with places and frames in the authors' files alone.
 """
 
 import importlib
@@ -125,7 +125,7 @@ def load(targets: Sequence[str], folder: Path | None = None) -> Modules:
 
 
 def name_of(target: str) -> str:
-    """Return the name for the target's module. A file has the same name as its main module in `flows.functions`."""
+    """Return the name for the target's module; a file that runs as main gets the same name by `authors.functions`."""
     name = Path(target).stem if is_file(target) else target
     if not MODULE_NAME.fullmatch(name):
         raise NotReady(f"{target}: expected a module such as my_project.flows, or the path of a .py file")

@@ -1,4 +1,4 @@
-"""Program: runs a flow from its author's program, from start to end."""
+"""Run a flow from its author's program, from start to end."""
 
 from importlib import import_module
 from typing import Any

@@ -1,4 +1,4 @@
-"""Restoring: from a flow's rows and definitions back to a workflow, with its jobs' states.
+"""Restore a workflow from a flow's rows and definitions, with its jobs' states.
 
 A push of the restored workflow has no effect. So an author can fetch a workflow, add jobs, and push the workflow again.
 """

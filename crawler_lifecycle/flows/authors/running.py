@@ -1,4 +1,4 @@
-"""Running: the objects for a step while the step runs, its cancel, and a sub-workflow's results, page by page."""
+"""Objects for a step while the step runs: its job, its context, its cancel, and results, page by page."""
 
 import asyncio
 import logging

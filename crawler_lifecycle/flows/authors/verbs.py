@@ -1,4 +1,4 @@
-"""Verbs: questions and requests about a stored workflow, by the innermost open client."""
+"""Questions and requests about a stored workflow, by the innermost open client."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol

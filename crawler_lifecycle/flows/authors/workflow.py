@@ -1,4 +1,4 @@
-"""Workflow: a graph of crawls and steps, as its author builds the graph, without input or output."""
+"""A workflow is a graph of crawls and steps, as its author builds the graph, without input or output."""
 
 import uuid
 from collections.abc import Callable, Iterable, Mapping

@@ -1,4 +1,4 @@
-"""Definitions: a flow's graph as its author wrote the graph, with absolute paths, needs, and the members' work."""
+"""Models for a flow's graph as its author wrote the graph, with absolute paths, needs, and the members' work."""
 
 from enum import StrEnum
 from typing import Annotated, Literal

@@ -6,13 +6,14 @@ from enum import StrEnum
 from pydantic import Field, JsonValue
 
 from crawler_lifecycle.base.base import Message
+from crawler_lifecycle.base.limits import A_YEAR
+from crawler_lifecycle.model.crawl_results import LONGEST_OUTCOME
 from crawler_lifecycle.model.manager_items import Item, Override, Verdict
-from crawler_lifecycle.model.requests import A_YEAR, RunParameters
+from crawler_lifecycle.model.requests import RunParameters
 
 GENERATOR_CHANGED = "generator_changed"  # phase of a problem: people decide whether the new sets are right
 OURS = "crawler_lifecycle"  # key in the stored `self.state` for our own values, by subject
 BREAKERS, HELD = "breakers", "held"  # subject; its pauses: ends and keys
-LONGEST_OUTCOME = 64  # characters in an outcome word
 LARGEST_STATE = 1_000_000  # bytes of `self.state` as JSON
 FILTERED = "crawlmanager/filtered"  # stat: items refused by the manager's own filter
 UNREADABLE = "parameters that are no JSON"  # only key in an override with unrecordable parameters

@@ -1,6 +1,6 @@
-"""Compiling: turns definitions with paths into rows with numbers, and checks whole flows.
+"""Turn definitions with paths into rows with numbers, and check whole flows.
 
-The checks: unique paths, limits, tasks of crawls, and cycles with their paths.
+The checks find repeated paths, exceeded limits, unsuitable tasks of crawls, and cycles with their paths.
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""Contexts: the sources for a step's values, in its groups' contexts and its dependencies' results."""
+"""Find the sources for a step's values, in its groups' contexts and its dependencies' results."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any

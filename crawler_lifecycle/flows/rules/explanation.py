@@ -1,4 +1,4 @@
-"""Explanation: why a member, a sub-workflow or a flow is in its state, down to the blocking members."""
+"""Explain why a member, a sub-workflow or a flow is in its state, down to the blocking members."""
 
 from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""Interventions by people: the members that a request names, and what a cancel, a retry, an approval or a hold changes.
+"""Rules for requests by people: the named members, and the effect of a cancel, a retry, an approval or a hold.
 
 A retry keeps the results of all other members. Named jobs without a change are left out, with the reasons.
 """

@@ -1,6 +1,6 @@
-"""Merging: new and changed rows for a push, an append, a graft, or a crawl's further tasks.
+"""Rules for new and changed rows after a push, an append, a graft, or a crawl's further tasks.
 
-They all are the same operation: add members once, if the flow allows them. A repeated request has no effect.
+All four are the same operation: add members once, if the flow allows them. A repeated request has no effect.
 """
 
 from collections.abc import Iterable

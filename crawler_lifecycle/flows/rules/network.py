@@ -1,4 +1,4 @@
-"""Network: counts, for every member and group, how its dependencies stand, and passes changes on.
+"""The network counts, for every member and group, how its dependencies stand, and passes changes on.
 
 Nodes are members, groups' ends and gates, quorums, and single tasks of crawls. A node's value is a mask: whether its
 dependents have to wait, and the failures that they see. A change takes time in proportion to the direct dependents of

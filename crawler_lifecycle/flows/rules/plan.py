@@ -1,4 +1,4 @@
-"""Plans: the next acts for a flow, as the planner hands them to a supervisor, and rows older than these acts.
+"""A plan has the next acts for a flow, as the planner hands them to a supervisor.
 
 A host or an activity records an attempt only if no door came since the plan of the start. So a row without the
 attempt, read after a later door, proves that the start never happens: the member's stored row counts, and the planner

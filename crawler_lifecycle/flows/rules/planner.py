@@ -1,4 +1,4 @@
-"""Planner: from the rows of a flow, and what is observed, to what comes next.
+"""The planner concludes a flow's next acts from its rows and from observations.
 
 A planner is built from the ledger in one pass, and single observations bring the planner on: the work for an
 observation is in proportion to the changed members and their direct dependents. A planner keeps nothing beside the

@@ -1,4 +1,4 @@
-"""Pruning: which ended flows leave the ledger. Rules compare ages, and are combined with `&` and `|`.
+"""Rules for the ended flows that leave the ledger. Rules compare ages, and are combined with `&` and `|`.
 
 An age counts from the flow's end: a flow that took long does not leave the ledger at its end.
 """

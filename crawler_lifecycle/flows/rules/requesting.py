@@ -1,4 +1,4 @@
-"""Requesting: the request for a crawl's run, and arguments after a retry, with their changes in words."""
+"""Rules for the request for a crawl's run, and for arguments after a retry, with their changes in words."""
 
 import json
 from collections.abc import Collection, Mapping, Sequence

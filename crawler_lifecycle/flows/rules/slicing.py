@@ -1,4 +1,4 @@
-"""Slices: several steps for a host in a single activity, and the steps that the host starts right after these steps.
+"""A slice has several steps for a host in a single activity, and the steps that the host starts right after these.
 
 A follower saves the way to the supervisor and back. The planner alone decides which steps may follow: a follower's
 dependencies are steps before the follower in the same host, or have ended for good. Only a door can change a

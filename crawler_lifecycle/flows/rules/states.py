@@ -1,4 +1,7 @@
-"""States: an unstarted member's by its needs and start time, a flow's by its members, and Chancy's words."""
+"""Rules for the states of members and flows, also in Chancy's words.
+
+An unstarted member has its state by its needs and start time, and a flow by its members.
+"""
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -8,6 +11,37 @@ from crawler_lifecycle.flows.rules.ends import AttemptEnd, after_end
 from crawler_lifecycle.flows.rules.rows import GroupRow, MemberRow, ancestors
 from crawler_lifecycle.flows.rules.words import APPROVAL, DEPENDENCIES, TIME
 from crawler_lifecycle.model.flow_states import FlowState, GroupGrowth, MemberKind, MemberState
+
+
+class StepState(StrEnum):
+    """A step's state in Chancy's words."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    RETRYING = "retrying"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+
+
+class WorkflowState(StrEnum):
+    """A workflow's state in Chancy's words."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    COMPLETED = "completed"
+    FAILED = "failed"
+
+
+_STEP_STATES = {
+    MemberState.SUSPENDED: StepState.PENDING,
+    MemberState.AVAILABLE: StepState.PENDING,
+    MemberState.SCHEDULED: StepState.PENDING,
+    MemberState.EXECUTING: StepState.RUNNING,
+    MemberState.RETRYABLE: StepState.RETRYING,
+    MemberState.COMPLETED: StepState.SUCCEEDED,
+    MemberState.CANCELLED: StepState.FAILED,
+    MemberState.DISCARDED: StepState.FAILED,
+}
 
 
 def released(row: MemberRow, now: datetime) -> MemberRow:
@@ -63,37 +97,6 @@ def started(row: MemberRow, attempt: int, now: datetime) -> MemberRow:
         end=0,
         started_at=row.started_at or now,
     )
-
-
-class StepState(StrEnum):
-    """A step's state in Chancy's words."""
-
-    PENDING = "pending"
-    RUNNING = "running"
-    RETRYING = "retrying"
-    SUCCEEDED = "succeeded"
-    FAILED = "failed"
-
-
-class WorkflowState(StrEnum):
-    """A workflow's state in Chancy's words."""
-
-    PENDING = "pending"
-    RUNNING = "running"
-    COMPLETED = "completed"
-    FAILED = "failed"
-
-
-_STEP_STATES = {
-    MemberState.SUSPENDED: StepState.PENDING,
-    MemberState.AVAILABLE: StepState.PENDING,
-    MemberState.SCHEDULED: StepState.PENDING,
-    MemberState.EXECUTING: StepState.RUNNING,
-    MemberState.RETRYABLE: StepState.RETRYING,
-    MemberState.COMPLETED: StepState.SUCCEEDED,
-    MemberState.CANCELLED: StepState.FAILED,
-    MemberState.DISCARDED: StepState.FAILED,
-}
 
 
 def flow_state(counts: Mapping[MemberState, int]) -> FlowState:

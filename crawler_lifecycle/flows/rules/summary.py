@@ -1,4 +1,4 @@
-"""Summary: a flow's status for people, with counts, times and sub-workflows.
+"""A summary is a flow's status for people, with counts, times and sub-workflows.
 
 The database counts members by group and state for a status, so no reader needs all members.
 """

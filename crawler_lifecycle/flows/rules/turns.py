@@ -1,4 +1,4 @@
-"""Turns: the order in which available members start, within the limits of the flow and its groups.
+"""Rules for the order in which available members start, within the limits of the flow and its groups.
 
 Higher priorities start first, then lower numbers. A full group blocks its own members and no others. A flow without a
 limit of its own has at most MOST_CRAWLS crawls under way: also a run that waits for its permit has costs.

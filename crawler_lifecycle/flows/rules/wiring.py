@@ -1,6 +1,6 @@
-"""Wiring: builds the network from groups and members, and adds later members.
+"""Build the network from groups and members, and add later members.
 
-A quorum tells when enough members are completed, and when enough cannot be reached any more.
+A quorum shows when enough members are completed, and when enough cannot be reached any more.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -70,7 +70,7 @@ GROWERS_BY_TASKS = select(groups.grower).where(
 
 
 class CrawlStops(OnFlows):
-    """The methods in `flows.ports.FlowLedger` for attempts to stop."""
+    """The methods in `flows.ports.ledger.FlowLedger` for attempts to stop."""
 
     @transaction
     def crawls_to_stop(self, tx: Connection, flow: FlowRef, numbers: Collection[int]) -> list[CrawlToStop]:
@@ -93,7 +93,7 @@ class CrawlStops(OnFlows):
 
 
 class FlowCrawls(CrawlStops):
-    """The methods in `flows.ports.FlowLedger` for the starts of crawls."""
+    """The methods in `flows.ports.ledger.FlowLedger` for the starts of crawls."""
 
     @transaction
     def start_crawls(self, tx: Connection, step: StartCrawls) -> CrawlStarts:

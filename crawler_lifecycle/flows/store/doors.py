@@ -76,7 +76,7 @@ WITH_FLOW = (
 
 
 class FlowRequests(OnDoors):
-    """The methods in `flows.ports.FlowDoors` that change members."""
+    """The methods in `flows.ports.ledger.FlowDoors` that change members."""
 
     @transaction
     def cancel(self, tx: Connection, flow: str, request: CancelMembers) -> DoorAnswer:
@@ -125,7 +125,7 @@ def keep_reason(door: Door, effect: Effect, reason: str | None) -> None:
 
 
 class FlowAdditions(OnDoors):
-    """The methods in `flows.ports.FlowDoors` that add members."""
+    """The methods in `flows.ports.ledger.FlowDoors` that add members."""
 
     def push(self, request: PushFlow) -> DoorAnswer:
         definition = request.definition

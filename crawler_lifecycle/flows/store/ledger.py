@@ -149,7 +149,7 @@ class _Stale(Exception):
 
 
 class FlowSupervision(OnFlows):
-    """The methods in `flows.ports.FlowLedger` for the rows of a flow."""
+    """The methods in `flows.ports.ledger.FlowLedger` for the rows of a flow."""
 
     def __init__(self, db: Database, close_managers: CloseManagers) -> None:
         super().__init__(db)

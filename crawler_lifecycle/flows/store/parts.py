@@ -122,7 +122,7 @@ def with_news(connection: Connection, uids: Mapping[int, str]) -> dict[int, list
 
 
 class FlowParts(OnFlows):
-    """The methods in `flows.ports.FlowRecords` for a flow's members."""
+    """The methods in `flows.ports.records.FlowRecords` for a flow's members."""
 
     @snapshot
     def kept(self, connection: Connection, flow: str, part: Part | None = None, *, defined: bool = True) -> KeptFlow:

@@ -83,7 +83,7 @@ def refuse_too_many(connection: Connection, flow: int, numbers: Collection[int])
 
 
 class StepContexts(OnFlows):
-    """The methods in `flows.ports.StepClaims` for the inputs of steps."""
+    """The methods in `flows.ports.claims.StepClaims` for the inputs of steps."""
 
     @snapshot
     def inputs(self, connection: Connection, flow_uid: str, number: int) -> StepInputs:

@@ -1,6 +1,6 @@
 """Claims on attempts of steps: a host's time-limited right to execute attempts.
 
-A step for a crawl's task gets the run in which the task succeeded.
+A claimed step for a crawl's task also gets the run in which the task succeeded (`with_items`).
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -120,7 +120,7 @@ def with_items(
 
 
 class StepRights(OnFlows):
-    """The methods in `flows.ports.StepClaims` for claims."""
+    """The methods in `flows.ports.claims.StepClaims` for claims."""
 
     def __init__(self, db: Database) -> None:
         super().__init__(db)

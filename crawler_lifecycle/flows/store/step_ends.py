@@ -39,7 +39,7 @@ WRITE_ENDS = PagedStatement(
 
 
 class StepEnds(OnFlows):
-    """The method in `flows.ports.StepClaims` for ends."""
+    """The method in `flows.ports.claims.StepClaims` for ends."""
 
     @transaction
     def end(self, tx: Connection, ends: Sequence[StepEnd], token: str) -> Mapping[AttemptKey, AttemptEnd]:

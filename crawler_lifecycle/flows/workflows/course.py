@@ -1,4 +1,4 @@
-"""Course: a flow's planner, and the further state in common for the supervisor's parts.
+"""The course of a flow: its planner, and the further state that the supervisor's parts share.
 
 Acts are the supervisor's own activities, a kind at a time. Changed rows and the flow's state are written by a single
 write at a time: changes that gather during a write go with the next write. Starts wait for the write that completes an

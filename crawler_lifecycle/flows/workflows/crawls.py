@@ -1,4 +1,4 @@
-"""Crawls: starts and stops for runs, and the check for crawls without a run."""
+"""Start and stop runs for a flow's crawls, and check for crawls without a run."""
 
 from collections.abc import Iterable, Sequence
 

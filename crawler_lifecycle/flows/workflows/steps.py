@@ -1,4 +1,4 @@
-"""Steps: attempts go to the hosts of steps, in slices or one by one.
+"""Send attempts to the hosts of steps, in slices or one by one.
 
 A host records attempts by its claim, and stores their ends before its answer. An attempt has one activity at a time.
 """

@@ -19,6 +19,7 @@ from crawler_lifecycle.flows.model.turns import (
 from crawler_lifecycle.model.manager_items import CodeProblem, Job, JobFilter, JobState, Waiting
 
 NO_ARGUMENTS = tuple[()]
+PROBLEM = TypeAdapter(CodeProblem)
 
 
 @dataclass(frozen=True)
@@ -56,4 +57,3 @@ CALLS = {
     "close": _call(tuple[str, Effects], bool),
 }
 WITHOUT_ANSWER = frozenset({"enter"})
-PROBLEM = TypeAdapter(CodeProblem)

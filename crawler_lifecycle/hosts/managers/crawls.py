@@ -1,4 +1,4 @@
-"""Crawls: a manager's crawls in Temporal. Tasks on the host's event loop send starts and stops, and look after starts.
+"""A manager's crawls in Temporal: tasks on the host's event loop send starts and stops, and look after starts.
 
 While Temporal is away, starts wait here: the manager's thread continues with the reactions to ends. Requests against
 the crawler catalogue are refused before their starts are recorded.

@@ -1,4 +1,4 @@
-"""Desk: the host's answers to the calls of a manager's object, and the object's output on its way to the record."""
+"""The desk answers the calls of a manager's object for the host, and stores the object's output."""
 
 import logging
 import threading

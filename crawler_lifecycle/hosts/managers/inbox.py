@@ -1,4 +1,4 @@
-"""Inbox: news for a host's managers, from a single thread with a single statement.
+"""The inbox reads news for a host's managers, from a single thread with a single statement.
 
 A box wakes its manager's thread for news, for its object's messages, and for the host's end.
 """

@@ -1,4 +1,4 @@
-"""Setbacks: failures in author's code, by job or by phase, and the pauses after failures.
+"""Count failures in author's code, by job or by phase, and pause after failures.
 
 A phase is the author's hook or page under way in an object's process. Only progress in the same job or phase makes good
 for its failures. So a generator with a failing third page is noticed although hooks continue, and a hook with a failing

@@ -1,10 +1,9 @@
-"""Permits and holds on runs' rows. The caller holds the lock of `lock_admission`.
+"""Permits and holds on runs' rows, and the front of the line. The caller holds the lock of `lock_admission`.
 
-The front of the line: a pass of the dispatcher reads the first runs of a line with thousands of runs.
-
-Runs with the same priority and limits, which all need one place or all need two, are a part of the line. A pass serves
-a part by RunID, and once a run is held, all later runs of its part are held. So a pass for `most` tasks needs the first
-`most` + 1 runs of each part. A pass reads all runs with limited labels, because no part has runs with limited labels.
+A line may have thousands of runs, and a pass of the dispatcher reads only the first. Runs with the same priority and
+limits, which all need one place or all need two, are a part of the line. A pass serves a part by RunID, and once a run
+is held, all later runs of its part are held. So a pass for `most` tasks needs the first `most` + 1 runs of each part. A
+pass reads all runs with limited labels, because no part has runs with limited labels.
 """
 
 from collections import defaultdict
@@ -65,6 +64,7 @@ RUNS_OF_A_PASS = union(
         _IS_BEGUN, tasks.status == TaskStatus.QUEUED
     ),
 )
+NO_WAIT = dict.fromkeys(("waiting_cause", "waiting_since", "waiting_message"))
 
 
 def runs_of_a_pass(connection: Connection, scopes: Collection[str], most: int, now: datetime) -> set[int]:
@@ -111,9 +111,6 @@ def _is_on_record(hold: Hold) -> ColumnElement[bool]:
     """
     is_named = and_(runs.held_by == hold.scope, func.coalesce(runs.waiting_cause, "") == hold.cause)
     return is_named if hold.cause == ADMISSION else and_(is_named, runs.waiting_message == hold.message)
-
-
-NO_WAIT = dict.fromkeys(("waiting_cause", "waiting_since", "waiting_message"))
 
 
 def admit(connection: Connection, run_id: int, now: datetime) -> None:

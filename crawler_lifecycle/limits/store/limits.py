@@ -1,5 +1,6 @@
-"""Stored limits: caps, weights and pauses of scopes, what the open runs use of them, and the line of runs without a
-permit.
+"""The stored limits, and the line of runs without a permit.
+
+A scope has caps, a weight and pauses, and is listed with the use by its open runs.
 """
 
 from collections.abc import Mapping
@@ -21,6 +22,10 @@ from crawler_lifecycle.model.records import Place, RunRecord
 from crawler_lifecycle.model.states import Intent
 
 runs = histories.c
+RECENT_RUNS = 10_000
+# the columns with the names of a kind of scope, and with the RunID beside a name
+_NAMES: dict[str, Column[str]] = {CRAWLER: runs.crawler, LABEL: history_labels.c.label}
+_RUN_IDS: dict[str, Column[int]] = {CRAWLER: runs.id, LABEL: history_labels.c.history_id}
 
 
 def is_in_line() -> ColumnElement[bool]:
@@ -37,12 +42,6 @@ def place_in_line(connection: Connection, run: RunRecord) -> Place | None:
     query = select(func.sum(case((is_before, 1), else_=0)), func.count())
     number, length = connection.execute(query.where(runs.held_by == run.held_by, is_in_line())).one()
     return Place(number=int(number), length=length) if number else None
-
-
-RECENT_RUNS = 10_000
-# the columns with the names of a kind of scope, and with the RunID beside a name
-_NAMES: dict[str, Column[str]] = {CRAWLER: runs.crawler, LABEL: history_labels.c.label}
-_RUN_IDS: dict[str, Column[int]] = {CRAWLER: runs.id, LABEL: history_labels.c.history_id}
 
 
 class SqlLimits(OnDatabase):

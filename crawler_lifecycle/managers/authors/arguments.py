@@ -1,4 +1,4 @@
-"""Arguments: a manager's command line, and the command line of the process or the flow."""
+"""A manager's command line, and the command line of the process or the flow."""
 
 import argparse
 import json

@@ -1,4 +1,4 @@
-"""Collecting: requests by author's code in a hook or a turn, until they are stored as effects."""
+"""Collect the requests by author's code in a hook or a turn, until they are stored as effects."""
 
 import json
 from collections.abc import Collection, Mapping

@@ -1,4 +1,4 @@
-"""CrawlEnds: the starts and ends in all crawl managers."""
+"""`CrawlEnds` has the starts and ends of jobs in all crawl managers."""
 
 import json
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""CrawlManager: one job of a spider. PeriodicCrawlManager: one spider, again and again."""
+"""`CrawlManager` has one job of a spider, and `PeriodicCrawlManager` starts one spider again and again."""
 
 from typing import Any
 

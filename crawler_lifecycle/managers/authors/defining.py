@@ -1,4 +1,4 @@
-"""Defining: a crawl manager as a flow, whose only job is the manager."""
+"""Define a crawl manager as a flow, whose only job is the manager."""
 
 import argparse
 import contextlib

@@ -1,4 +1,4 @@
-"""Driving: brings a manager's object from its beginning to its end, over the link to its ledger."""
+"""Drive a manager's object from its beginning to its end, over the link to its ledger."""
 
 import asyncio
 import inspect

@@ -1,4 +1,4 @@
-"""Generator: takes parameter sets from the author's generator into the ledger, page by page.
+"""Take parameter sets from the author's generator into the ledger, page by page.
 
 After another process has taken the manager over, the generator continues from the last cursor. Without a cursor, the
 generator is read from its beginning. The ledger knows the previous sets by their keys. Sets without keys are left out

@@ -1,4 +1,4 @@
-"""GeneratorCrawlManager: jobs from the author's generator, up to a number at once."""
+"""`GeneratorCrawlManager` starts jobs from the author's generator, up to a number at once."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile

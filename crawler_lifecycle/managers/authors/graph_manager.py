@@ -1,4 +1,4 @@
-"""GraphManager: tasks after tasks, by their outcomes, as items in the manager's ledger."""
+"""`GraphManager` starts tasks after tasks, by their outcomes, as items in the manager's ledger."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any

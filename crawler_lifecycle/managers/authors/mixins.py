@@ -1,4 +1,4 @@
-"""Mixins: a manager on an event loop, with coroutines for its methods; and sums over the stats of spiders."""
+"""Mixins for managers: coroutines for the methods, on an event loop, and sums over the stats of spiders."""
 
 import re
 from collections.abc import Sequence

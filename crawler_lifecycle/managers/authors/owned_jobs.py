@@ -1,4 +1,4 @@
-"""Owned jobs: a manager's crawls as authors read them."""
+"""A manager's crawls as authors read them."""
 
 import logging
 import math
@@ -10,11 +10,11 @@ from itertools import islice
 from typing import Any, cast
 
 from crawler_lifecycle.errors import BadInput
-from crawler_lifecycle.flows.model.turns import LONGEST_OUTCOME
 from crawler_lifecycle.managers.authors.collecting import whole
 from crawler_lifecycle.managers.authors.link import AuthorsCode
 from crawler_lifecycle.managers.authors.parameters import FullJobParams, JobDict, JobKey, JobParams
 from crawler_lifecycle.managers.authors.requesting import project_labels
+from crawler_lifecycle.model.crawl_results import LONGEST_OUTCOME
 from crawler_lifecycle.model.manager_items import Job, JobFilter, JobState, Waiting
 
 log = logging.getLogger(__name__)

@@ -1,4 +1,4 @@
-"""Policies: an author's rules as data, for retries, for failing spiders or sites, and for jobs at once.
+"""An author's rules as data: for retries, for failing spiders or sites, and for jobs at once.
 
 Circuit breakers judge the ends of a manager's jobs; their memory is stored with the manager's state.
 """

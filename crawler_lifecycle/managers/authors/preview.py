@@ -1,4 +1,4 @@
-"""Preview: the jobs that a crawl manager would start, before any job is stored.
+"""The jobs that a crawl manager would start, shown before any job is stored.
 
 The preview names what the manager's class takes from shub-workflow that has no counterpart, or no effect, here.
 """

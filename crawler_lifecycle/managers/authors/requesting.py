@@ -1,4 +1,4 @@
-"""Requesting: the request for a job's run, and the key by which a repeated parameter set is known."""
+"""The request for a job's run, and the key by which a repeated parameter set is known."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""JobStarts: `schedule_spider`, and the starts of items that a script has chosen."""
+"""`JobStarts` has `schedule_spider`, and the starts of items that a script has chosen."""
 
 from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy

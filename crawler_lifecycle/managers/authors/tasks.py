@@ -1,4 +1,4 @@
-"""Tasks: nodes for graph managers, and their graph with the waiting parts and the parts to start.
+"""Nodes for graph managers, and their graph with the waiting parts and the parts to start.
 
 A task is a spider, or a script with a single part or several parts. The graph is pure, without a ledger.
 """

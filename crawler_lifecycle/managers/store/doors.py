@@ -136,7 +136,7 @@ class Rest:
 
 
 class ManagerRetries(ManagerReadings):
-    """The retries in `flows.ports.ManagerDoors`."""
+    """The retries in `flows.ports.ledger.ManagerDoors`."""
 
     def retry_items(self, flow: str, request: RetryItems) -> DoorAnswer:
         """Renew the items page by page, with a transaction for each page.
@@ -188,7 +188,7 @@ class ManagerRetries(ManagerReadings):
 
 
 class SqlManagerDoors(ManagerRetries):
-    """The requests in `flows.ports.ManagerDoors`."""
+    """The requests in `flows.ports.ledger.ManagerDoors`."""
 
     @transaction
     def add_items(self, tx: Connection, flow: str, request: AddItems) -> DoorAnswer:

@@ -71,7 +71,7 @@ RECORDS = (
 
 
 class ManagerStatuses(OnDoors):
-    """The readings of managers in `flows.ports.ManagerDoors`."""
+    """The readings of managers in `flows.ports.ledger.ManagerDoors`."""
 
     @reading
     def statuses(self, connection: Connection, flow: str) -> list[ManagerStatus]:
@@ -135,7 +135,7 @@ def member_of(connection: Connection, flow: int, path: str | None) -> Row[Any]:
 
 
 class ManagerReadings(ManagerStatuses):
-    """The readings of items in `flows.ports.ManagerDoors`."""
+    """The readings of items in `flows.ports.ledger.ManagerDoors`."""
 
     @reading
     def items(

@@ -14,7 +14,7 @@ from crawler_lifecycle.base.ranges import from_ranges, to_ranges
 from crawler_lifecycle.clusters.ports import Cluster, Uids
 from crawler_lifecycle.delivery.activities.notices import NO_NUDGES, FlowNudges
 from crawler_lifecycle.errors import TemporaryError
-from crawler_lifecycle.model import task_changes as looks
+from crawler_lifecycle.model import task_changes
 from crawler_lifecycle.model.looks import JobKey, Look, TaskRow, uids_of
 from crawler_lifecycle.model.run_plan import Removal, RemoveJobs, RunInput, RunRef
 from crawler_lifecycle.model.states import ALIVE, TaskStatus
@@ -47,7 +47,7 @@ NOT_REMOVED = "not_removed"
 LOOKS_AT_ONCE = 16
 LONGEST_TURN = 60.0  # seconds that a look waits for its turn; then the activity is tried again
 NO_ROOM = "{}: tasks wait, and no task of the run has started for minutes"
-Item = TypeVar("Item", looks.TaskChange, looks.TaskEvidence)
+Item = TypeVar("Item", task_changes.TaskChange, task_changes.TaskEvidence)
 
 logger = logging.getLogger(__name__)
 
@@ -61,15 +61,15 @@ class ReconciliationActivities:
     turns: Semaphore = field(default_factory=lambda: Semaphore(LOOKS_AT_ONCE))
 
     @activity.defn(no_thread_cancel_exception=True)
-    def get_active_running_tasks(self, step: RunInput) -> looks.ActiveTasks:
+    def get_active_running_tasks(self, step: RunInput) -> task_changes.ActiveTasks:
         """Return the alive tasks, and the LOST tasks, because a look may still find out how a LOST task ended."""
         run = self.runs.state(step.run)
         by_status = self.tasks.by_status(run.run_id)
         active = {status: to_ranges(by_status[status]) for status in (*ALIVE, TaskStatus.LOST) if by_status.get(status)}
-        return looks.ActiveTasks(by_status=active, nudge=run.nudge_sent, intent=run.intent)
+        return task_changes.ActiveTasks(by_status=active, nudge=run.nudge_sent, intent=run.intent)
 
     @activity.defn(no_thread_cancel_exception=True)
-    def get_history_statuses_to_sync(self, step: looks.LookAt) -> looks.Differences:
+    def get_history_statuses_to_sync(self, step: task_changes.LookAt) -> task_changes.Differences:
         """Look at all jobs of the run and return only the differences between rows and cluster."""
         if not self.turns.acquire(timeout=LONGEST_TURN):
             raise TemporaryError(f"the worker looked at {LOOKS_AT_ONCE} other runs for {LONGEST_TURN:.0f} s")
@@ -78,7 +78,7 @@ class ReconciliationActivities:
         finally:
             self.turns.release()
 
-    def _differences(self, step: looks.LookAt) -> looks.Differences:
+    def _differences(self, step: task_changes.LookAt) -> task_changes.Differences:
         began_at, run = time.monotonic(), self.runs.state(step.run)
         numbers = [number for ranges in step.active.by_status.values() for number in from_ranges(ranges)]
         # Read time and rows before the look. A job may be recorded, or its claim may expire, while the look is under
@@ -99,7 +99,7 @@ class ReconciliationActivities:
         recheck = recheck_pause(rows, changes, look, now)
         saturated = saturation(rows, look, now)
         count_saturated(saturated, run.cluster)
-        return looks.Differences(
+        return task_changes.Differences(
             known=look.complete,
             changes=page,
             evidence=to_ranges(_tasks_to_explain(page)),
@@ -116,7 +116,7 @@ class ReconciliationActivities:
         )
 
     @activity.defn(no_thread_cancel_exception=True)
-    def get_bulk_task_history_data(self, step: looks.EvidenceRequest) -> looks.EvidencePage:
+    def get_bulk_task_history_data(self, step: task_changes.EvidenceRequest) -> task_changes.EvidencePage:
         """Return a page of evidence about ended and stopping tasks, and the tasks for further pages."""
         numbers = from_ranges(step.tasks)
         rows = self.tasks.rows(step.run.run_id, numbers[:EVIDENCE_IN_A_PAGE])
@@ -125,20 +125,20 @@ class ReconciliationActivities:
         usable = [item for item in collected if _may_be_about(item, uids.get(item.task))]
         items = list(_limited_to_payload(usable))
         rest = {item.task for item in usable[len(items) :]} | set(numbers[EVIDENCE_IN_A_PAGE:])
-        return looks.EvidencePage(items=items, rest=to_ranges(rest))
+        return task_changes.EvidencePage(items=items, rest=to_ranges(rest))
 
     @activity.defn(no_thread_cancel_exception=True)
-    def reconcile_tasks(self, step: looks.EvidenceWrite) -> looks.RowsWritten:
+    def reconcile_tasks(self, step: task_changes.EvidenceWrite) -> task_changes.RowsWritten:
         """Store evidence with the tasks, in bulk."""
         written = self.tasks.reconcile(step.run, step.items)
-        return looks.RowsWritten(written=written, stale=len(step.items) - written)
+        return task_changes.RowsWritten(written=written, stale=len(step.items) - written)
 
     @activity.defn(no_thread_cancel_exception=True)
-    def sync_statuses(self, step: looks.StatusWrite) -> looks.RowsWritten:
+    def sync_statuses(self, step: task_changes.StatusWrite) -> task_changes.RowsWritten:
         """Write the changed statuses in bulk, except where a row has changed since the look."""
         written = self.tasks.sync(step.run, step.changes)
         self.nudges.tell(step.flow)
-        return looks.RowsWritten(written=written, stale=len(step.changes) - written)
+        return task_changes.RowsWritten(written=written, stale=len(step.changes) - written)
 
     @activity.defn(no_thread_cancel_exception=True)
     def remove_jobs(self, step: RemoveJobs) -> Removal:
@@ -176,14 +176,14 @@ class ReconciliationActivities:
         return len(keys)
 
     @activity.defn(no_thread_cancel_exception=True)
-    def count_alive_tasks(self, step: looks.CloseLook) -> looks.AliveTasks:
+    def count_alive_tasks(self, step: task_changes.CloseLook) -> task_changes.AliveTasks:
         """Close the look, acknowledge its nudge, and return how many tasks are queued, pending or active."""
         end = self.runs.mark_look(step.run, step.nudge, step.known, step.problem, step.next_look_at)
         if end.admitted_at and end.waiting_cause != step.saturated:
             message = NO_ROOM.format(in_words(step.saturated)) if step.saturated else None
             self.runs.mark_waiting(step.run, step.saturated, message)
         counts = end.tasks
-        return looks.AliveTasks(
+        return task_changes.AliveTasks(
             queued=counts.get(TaskStatus.QUEUED, 0),
             pending=counts.get(TaskStatus.DEPLOYING, 0) + counts.get(TaskStatus.PENDING, 0),
             active=counts.get(TaskStatus.RUNNING, 0) + counts.get(TaskStatus.STOPPING, 0),
@@ -194,7 +194,7 @@ def _may_have_a_job(row: TaskRow) -> bool:
     return row.job_uid is not None or row.status is TaskStatus.DEPLOYING
 
 
-def _tasks_to_explain(changes: Sequence[looks.TaskChange]) -> list[int]:
+def _tasks_to_explain(changes: Sequence[task_changes.TaskChange]) -> list[int]:
     """Return the tasks to collect evidence for: tasks now over, and some stopping tasks, whose logs soon disappear."""
     now_over = [change.task for change in changes if change.status.is_over]
     stopping = [change.task for change in changes if change.status is TaskStatus.STOPPING]
@@ -211,7 +211,7 @@ def _tasks_with_removable_jobs(look: Look, rows: Iterable[TaskRow]) -> Iterator[
     return (task for task, attempt in removable(look) if (task, attempt) not in open_attempts)
 
 
-def _may_be_about(evidence: looks.TaskEvidence, job_uid: str | None) -> bool:
+def _may_be_about(evidence: task_changes.TaskEvidence, job_uid: str | None) -> bool:
     """Return whether the evidence may come from the job with this uid, and not from another job with the same name."""
     return job_uid is None or evidence.job_uid is None or evidence.job_uid == job_uid
 

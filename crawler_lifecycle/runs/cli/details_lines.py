@@ -32,6 +32,8 @@ from crawler_lifecycle.runs.cli.list_lines import coloured_status, time_taken, w
 from crawler_lifecycle.runs.cli.screen import cause_of, next_look_at, stop_lines, task_line
 
 LAST_LINES = 3  # longest extract from a finding's evidence
+UNUSABLE = PROBLEM.partition(":")[0]  # beginning of the event about a result that does not count
+MOST_WARNINGS = 3  # lines about unusable results, at a run's end
 
 
 def finding_lines(finding: FindingRecord) -> Iterator[str]:
@@ -53,10 +55,6 @@ def run_prefix(run_id: int | None) -> str:
 
 def time_text(moment: datetime | None) -> str:
     return rfc3339(moment) if moment else "never"
-
-
-UNUSABLE = PROBLEM.partition(":")[0]  # beginning of the event about a result that does not count
-MOST_WARNINGS = 3  # lines about unusable results, at a run's end
 
 
 def details_lines(details: RunDetails, now: datetime) -> Iterator[str]:

@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from crawler_lifecycle.delivery.client import Download
 
 LONGEST_CRAWLER = 100  # characters from the crawler's name in the file's name
+# runs' statuses, without the slow import of the contract
+STATUSES = ("INITIALIZING", "PROCESSING", "STOPPING", "COMPLETED", "FAILED", "STOPPED")
+BYTES_OF_TAILS = 1 << 20  # a log's end, where `--tail` looks for the last lines
+LEAST_PAUSE_SECONDS = 0.3  # pause between two reads of a followed log; after many bytes, the pause is longer
 
 
 @click.command()
@@ -127,12 +131,6 @@ def _give_name(draft: Path, target: Path) -> None:
     except OSError:  # the file system has no hard links: only a kill between these two lines leaves an empty file
         target.open("xb").close()
         draft.replace(target)
-
-
-# runs' statuses, without the slow import of the contract
-STATUSES = ("INITIALIZING", "PROCESSING", "STOPPING", "COMPLETED", "FAILED", "STOPPED")
-BYTES_OF_TAILS = 1 << 20  # a log's end, where `--tail` looks for the last lines
-LEAST_PAUSE_SECONDS = 0.3  # pause between two reads of a followed log; after many bytes, the pause is longer
 
 
 @click.command("list")

@@ -15,6 +15,11 @@ if TYPE_CHECKING:
     from crawler_lifecycle.runs.client import ApiRuns
     from crawler_lifecycle.transport.connection import HttpConnection
 
+Arguments = tuple[tuple[str, str], ...]
+DURATIONS = ("start_limit", "max_duration", "grace")  # the request's fields have these names with `_seconds`
+KINDS_OF_RETRIES = ("infrastructure", "program")  # options with these names and `_retries`
+REPORTS = ("all", "end", "none")  # without the import of the contract, which is slow
+
 
 def open_runs(state: Path | None) -> "ApiRuns":
     from crawler_lifecycle.runs.client import ApiRuns
@@ -30,12 +35,6 @@ def _runs(connection: "HttpConnection") -> Iterator[CompletionItem]:
 
 
 run_argument = click.argument("run", shell_complete=completed_by(_runs))
-
-
-Arguments = tuple[tuple[str, str], ...]
-DURATIONS = ("start_limit", "max_duration", "grace")  # the request's fields have these names with `_seconds`
-KINDS_OF_RETRIES = ("infrastructure", "program")  # options with these names and `_retries`
-REPORTS = ("all", "end", "none")  # without the import of the contract, which is slow
 
 
 def run_options(command: Command) -> Command:

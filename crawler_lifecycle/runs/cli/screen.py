@@ -30,6 +30,10 @@ PHASES: dict[str, str] = {  # event in the timeline -> words for the phase
     StopPhase.QUEUED_CANCELLED: "queue emptied", StopPhase.JOBS_ASKED: "jobs asked to end",
     StopPhase.FORCED: "jobs killed", StopPhase.PROVED: "confirmed stopped",
 }  # fmt: skip
+ANSI = re.compile(r"\x1b\[[0-9;]*m")  # a colour's control sequence, which takes no column
+REDRAW_SECONDS = 1.0  # the shown durations grow even if the run does not change
+LEAST_TASKS = 4  # tasks shown even if the terminal has too few rows
+LINES_OF_RUN = 8  # usual number of lines above the tasks; a stop adds lines
 
 
 def stop_lines(details: RunDetails) -> Iterator[str]:
@@ -204,12 +208,6 @@ def task_line(task: TaskRecord, now: datetime) -> str:
     if task.cause and not task.status.is_over:
         parts.append(waiting_words(task.cause))
     return "  ".join(parts).rstrip()
-
-
-ANSI = re.compile(r"\x1b\[[0-9;]*m")  # a colour's control sequence, which takes no column
-REDRAW_SECONDS = 1.0  # the shown durations grow even if the run does not change
-LEAST_TASKS = 4  # tasks shown even if the terminal has too few rows
-LINES_OF_RUN = 8  # usual number of lines above the tasks; a stop adds lines
 
 
 async def follow(changes: AsyncIterator[RunDetails], *, verbose: bool = False) -> RunDetails:

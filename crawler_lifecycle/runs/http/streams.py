@@ -1,13 +1,10 @@
 """Endpoints for a task's log, as a single part or as a stream, and for the stream of all runs' changes.
 
-Streams runs' changes to live views. No change is lost, also after a break or with another API process.
-
-The database keeps every run's last write time. A transaction that began earlier may become visible later, and machines'
-clocks differ. So every pass reads the last two minutes' changes again, and sends only changes that the earlier passes
-did not send. An event's id is the latest sent change's time. A notice's write changes its run's row too, so new notices
-are found with the changed runs.
-
-Reads a task's log: a single part, or a stream that follows the log to its end.
+The stream of changes loses no change, also after a break or with another API process. The database keeps every run's
+last write time. A transaction that began earlier may become visible later, and machines' clocks differ. So every pass
+reads the last two minutes' changes again, and sends only changes that the earlier passes did not send. An event's id is
+the latest sent change's time. A notice's write changes its run's row too, so new notices are found with the changed
+runs.
 """
 
 import logging
@@ -32,12 +29,42 @@ from crawler_lifecycle.model.records import Changed, LogPart
 from crawler_lifecycle.runs.http.runs import CurrentApi, RunsApi, find_task
 from crawler_lifecycle.runs.ports import Records
 
+logger = logging.getLogger(__name__)
 LOOK_BACK = timedelta(minutes=2)
 MOST_CHANGES = 10_000  # with more changes in a pass, the follower reads the whole state anew
 PAGE = 200  # runs in a query for states or notices
 BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
 ChangeTimes = dict[int, datetime]  # by RunID, the time of the run's last change
+SHORTEST_PAUSE = PAUSE.total_seconds()
+OUTAGE_PAUSES = Backoff(PAUSE, timedelta(seconds=5))
+LONG_PART = 1 << 14  # characters; the log has more already, so the next part is read without a pause
+Read = tuple[LogPart, int]  # a log part, and the count of bytes fetched from the cluster or archive
+Place = tuple[int | None, int]  # attempt (none: the last attempt) and byte in its log
+LARGEST_OFFSET = 1 << 50  # bytes: longer than any log, and valid as an offset in a file
+LOG: Responses = {
+    200: {
+        "description": "A part as JSON; with `Accept: text/plain`, the text from the offset to the present end.",
+        "content": {"text/plain": {"schema": {"type": "string"}}},
+    }
+}
+LOG_STREAM = stream_answer(
+    'event: log\ndata: {"attempt":1,"text":"page 1 of 20\\n","offset":13,"ended":false}\nid: 1-13\n\n'
+)
+CHANGES = stream_answer(
+    "event: ready\ndata: {}\nid: 1763629207250000\n\n"
+    'event: notice\ndata: {"notice_id":"5d0b4a0e-6f55-5c4c-9d5e-0d2f1e3a7b11","kind":"started","run_id":42}\n'
+    "id: 1763629207250000\n\n"
+    'event: run\ndata: {"run_id":42,"status":"PROCESSING"}\nid: 1763629209000000\n\n'
+)
+router = APIRouter(prefix="/v1", tags=["following"], dependencies=READING)
+TaskNumber = Annotated[int, Query(ge=0, le=10**9, description="number of the task")]
+Offset = Annotated[
+    int, Query(ge=-LARGEST_OFFSET, le=LARGEST_OFFSET, description="first byte to read; negative: counted from the end")
+]
+LastId = Annotated[
+    str | None, Header(alias="Last-Event-ID", max_length=64, description="id of the last received event")
+]
 
 
 def id_of(moment: datetime) -> str:
@@ -196,16 +223,6 @@ def _at_most_now(moment: datetime) -> datetime:
     return min(moment, datetime.now(UTC))
 
 
-SHORTEST_PAUSE = PAUSE.total_seconds()
-OUTAGE_PAUSES = Backoff(PAUSE, timedelta(seconds=5))
-LONG_PART = 1 << 14  # characters; the log has more already, so the next part is read without a pause
-
-Read = tuple[LogPart, int]  # a log part, and the count of bytes fetched from the cluster or archive
-Place = tuple[int | None, int]  # attempt (none: the last attempt) and byte in its log
-
-logger = logging.getLogger(__name__)
-
-
 def log_part(api: RunsApi, run: int | str, task: int, attempt: int | None, offset: int) -> LogPart:
     """Return the log of the attempt from the byte on. If a newer attempt began, return the newer log from its start."""
     return _read(api, run, task, attempt, offset)[0]
@@ -316,34 +333,6 @@ class Follower:
             return [], SHORTEST_PAUSE
         end = LogPart(attempt=self.attempt, text="", offset=max(self.offset, 0), ended=True)
         return [event("problem", problem), event("end", end)], None
-
-
-LARGEST_OFFSET = 1 << 50  # bytes: longer than any log, and valid as an offset in a file
-
-LOG: Responses = {
-    200: {
-        "description": "A part as JSON; with `Accept: text/plain`, the text from the offset to the present end.",
-        "content": {"text/plain": {"schema": {"type": "string"}}},
-    }
-}
-LOG_STREAM = stream_answer(
-    'event: log\ndata: {"attempt":1,"text":"page 1 of 20\\n","offset":13,"ended":false}\nid: 1-13\n\n'
-)
-CHANGES = stream_answer(
-    "event: ready\ndata: {}\nid: 1763629207250000\n\n"
-    'event: notice\ndata: {"notice_id":"5d0b4a0e-6f55-5c4c-9d5e-0d2f1e3a7b11","kind":"started","run_id":42}\n'
-    "id: 1763629207250000\n\n"
-    'event: run\ndata: {"run_id":42,"status":"PROCESSING"}\nid: 1763629209000000\n\n'
-)
-
-router = APIRouter(prefix="/v1", tags=["following"], dependencies=READING)
-TaskNumber = Annotated[int, Query(ge=0, le=10**9, description="number of the task")]
-Offset = Annotated[
-    int, Query(ge=-LARGEST_OFFSET, le=LARGEST_OFFSET, description="first byte to read; negative: counted from the end")
-]
-LastId = Annotated[
-    str | None, Header(alias="Last-Event-ID", max_length=64, description="id of the last received event")
-]
 
 
 @router.get(

@@ -5,9 +5,8 @@ The tasks are child tasks, main tasks at a further attempt, and main tasks of ru
 A claim expires on its own, so another dispatcher claims a dead dispatcher's tasks. If such a task already has a job,
 the service answers with the existing job: the request's key is the same.
 
-Metrics of admission: runs queued for a permit, by cause, and the paused scopes.
-
-Gauges for open runs, looks and pending exports, read from the database at most once in REFRESH_SECONDS.
+The dispatcher's process also serves metrics from the database: `LineMetrics` for runs queued for a permit and paused
+scopes, `RunMetrics` for open runs, looks and pending exports.
 """
 
 import logging
@@ -33,6 +32,10 @@ from crawler_lifecycle.runs.activities.deployment import ClaimDeployer
 from crawler_lifecycle.runs.ports import Claim, Claims, RunFigures
 
 log = logging.getLogger(__name__)
+REFRESH_SECONDS = 15.0  # the figures for metrics are read at most once in this time
+NONE = RunFigures({}, None, None, None, 0, None, 0)  # before the first read
+LONGEST_PAUSE = timedelta(seconds=5)  # between passes, after many failures in a row
+PAUSE_FOR_A_PASS = 4  # so that idle passes take at most a fifth of the time
 
 
 class LineMetrics(Collector):
@@ -60,10 +63,6 @@ def _gauges_of_line(records: Sequence[LimitRecord]) -> list[Metric]:
     paused = GaugeMetricFamily("crawler_paused_scopes", "Paused scopes: installation, crawlers and labels")
     paused.add_metric([], sum(record.paused_at is not None for record in records))
     return [runs, paused]
-
-
-REFRESH_SECONDS = 15.0
-NONE = RunFigures({}, None, None, None, 0, None, 0)
 
 
 class RunMetrics(Collector):
@@ -112,10 +111,6 @@ def _age(name: str, documentation: str, since: datetime | None) -> Metric:
     """Return a gauge with the seconds since then; 0 without a time, and for a time in the future."""
     seconds = 0.0 if since is None else max(0.0, (datetime.now(UTC) - since).total_seconds())
     return GaugeMetricFamily(name, documentation, value=seconds)
-
-
-LONGEST_PAUSE = timedelta(seconds=5)  # after many failures in a row
-PAUSE_FOR_A_PASS = 4  # so that idle passes take at most a fifth of the time
 
 
 @dataclass

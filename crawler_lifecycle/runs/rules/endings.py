@@ -1,14 +1,12 @@
-"""Rules for endings: a task's final status and reason, from its row, its job and the outcome facts.
+"""Rules for a task's row by its job and the outcome facts: the end, the cause while the task lives, and the facts.
 
-A program that was asked to end, and then ended with 0, counts as not finished (docs/decisions/0006): many programs obey
-a request to end with exit code 0.
+`ending` gives the final status and reason. A program that was asked to end, and then ended with 0, counts as not
+finished (docs/decisions/0006): many programs obey a request to end with exit code 0. `cause_of` gives why a living task
+waits, or its present trouble.
 
-Rules for causes: why a living task waits, or its present trouble, from its row and its job.
-
-Rules for merging a task's recorded outcome facts with the facts in a new look.
-
-The important fact is the order: whether the program ended before or after a request to end (`told_to_end`). An order on
-record stays, because a later look could only compare two machines' times, and such times prove no order.
+`facts_after` merges the recorded facts with the facts in a new look. The important fact is the order: whether the
+program ended before or after a request to end (`told_to_end`). A recorded order stays, because a later look could only
+compare two machines' times, and such times prove no order.
 """
 
 from dataclasses import dataclass, replace
@@ -17,15 +15,6 @@ from datetime import datetime, timedelta
 from crawler_lifecycle.model import reasons
 from crawler_lifecycle.model.crawl_results import OutcomeFacts
 from crawler_lifecycle.model.looks import EndRequest, JobLook, JobPhase, TaskRow
-from crawler_lifecycle.model.reasons import (
-    BACKOFF,
-    FAILING,
-    FINISHING,
-    POD_OVERDUE,
-    POD_TERMINATING,
-    SIDECAR_HANGING,
-    UNEXPLAINED,
-)
 from crawler_lifecycle.model.states import Intent, TaskStatus
 
 CAUSES_NEAR_THE_END = (reasons.FINISHING, reasons.BACKOFF, reasons.FAILING)  # the program has ended, or will end soon
@@ -36,6 +25,25 @@ PRECISE_CAUSES = {
     reasons.POD_NOT_CREATED: (reasons.QUOTA,),
     reasons.CONTAINER_CREATING: (reasons.VOLUME, reasons.POD_SANDBOX, reasons.RESOURCE_CLAIM),
 }
+# A job with one of these causes still has the pod of the recorded facts. With any other cause, a job before its end
+# has a new pod, and the recorded facts do not describe the new pod's program.
+CAUSES_WITH_THE_SAME_PROGRAM = (
+    reasons.POD_TERMINATING,
+    reasons.POD_OVERDUE,
+    reasons.SIDECAR_HANGING,
+    reasons.FINISHING,
+    reasons.BACKOFF,
+    reasons.FAILING,
+)
+TWO_CLOCKS = timedelta(minutes=1)  # largest difference between the cluster's clock and ours
+# messages for the task's row
+ORDER_UNKNOWN = (
+    "it ended with exit code {} within a minute of its deletion ({}), and nothing shows that it was done before"
+)
+ENDED_IN_ORDER = "it was asked to end ({}) before it was done, and ended in order, with exit code {}"
+DONE_BEFORE = "it was done before the stop reached it"
+RAN_ON = "its main container ended with exit code {}, and another container ran on"
+ENDED_BEFORE = "its main container had ended with exit code {} before its job failed ({})"
 
 
 def cause_of(row: TaskRow, job: JobLook, intent: Intent) -> str | None:
@@ -90,11 +98,6 @@ def told_to_end_by(row: TaskRow) -> str | None:
     return row.reason if is_told_to_end_on_record(row) else None
 
 
-# A job with one of these causes still has the pod of the recorded facts. With any other cause, a job before its end
-# has a new pod, and the recorded facts do not describe the new pod's program.
-CAUSES_WITH_THE_SAME_PROGRAM = (POD_TERMINATING, POD_OVERDUE, SIDECAR_HANGING, FINISHING, BACKOFF, FAILING)
-
-
 def facts_on_record(row: TaskRow) -> OutcomeFacts | None:
     """Return the task's recorded facts; None without facts, or if the facts belong to another job."""
     return row.facts if row.facts and row.facts.job_uid == row.job_uid else None
@@ -140,7 +143,7 @@ def _merged(on_record: OutcomeFacts, new: OutcomeFacts) -> OutcomeFacts:
 
 def _says_nothing(end: OutcomeFacts) -> bool:
     """Return whether a pod was shown as failed without the main container's end and without any reason."""
-    return end.exit_code is None and end.reason == UNEXPLAINED and not end.told_to_end
+    return end.exit_code is None and end.reason == reasons.UNEXPLAINED and not end.told_to_end
 
 
 def _describe_the_same_pod(on_record: OutcomeFacts, new: OutcomeFacts) -> bool:
@@ -151,17 +154,6 @@ def _describe_the_same_pod(on_record: OutcomeFacts, new: OutcomeFacts) -> bool:
     """
     is_from_job_alone = on_record.pod_uid is None and new.told_to_end is not False
     return on_record.pod_uid == new.pod_uid or is_from_job_alone
-
-
-TWO_CLOCKS = timedelta(minutes=1)  # largest difference between the cluster's clock and ours
-# messages for the task's row
-ORDER_UNKNOWN = (
-    "it ended with exit code {} within a minute of its deletion ({}), and nothing shows that it was done before"
-)
-ENDED_IN_ORDER = "it was asked to end ({}) before it was done, and ended in order, with exit code {}"
-DONE_BEFORE = "it was done before the stop reached it"
-RAN_ON = "its main container ended with exit code {}, and another container ran on"
-ENDED_BEFORE = "its main container had ended with exit code {} before its job failed ({})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,4 @@
-"""Rules for a run's final status and reason, from the statuses of its tasks, and for the sentence that explains the
-end.
+"""Rules for a run's final status and reason, by the statuses of its tasks, and for the sentence that explains the end.
 
 Command line, page, API and closing notice show the same sentence.
 """
@@ -10,14 +9,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from crawler_lifecycle.base.words import counted, span
 from crawler_lifecycle.model import reasons
 from crawler_lifecycle.model.naming import MAIN_TASK
-from crawler_lifecycle.model.reasons import (
-    ALL_SUCCEEDED,
-    DEPLOYMENT_REFUSED,
-    MAX_DURATION,
-    NEVER_STARTED,
-    STOPPED,
-    STOPPED_FORCED,
-)
 from crawler_lifecycle.model.records import Explanation, FormerAttempt, LogRecord, RunRecord, TaskRecord
 from crawler_lifecycle.model.states import Intent, RunStatus, TaskStatus
 
@@ -29,6 +20,20 @@ MAIN_JOB_ENDED = ("main_job_failed", "main_job_lost")
 LONGEST_LINE = 200  # characters in a log line or message
 LONGEST_TEXT = 600  # characters in the sentence: a notice with the sentence has to fit into a database column
 TERMINAL_CODES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")  # colours and cursor movements in a log
+# every reason for the end of a run, in words for people
+SENTENCES = {
+    reasons.ALL_SUCCEEDED: "all tasks succeeded",
+    "failures_allowed": "tasks failed, and no more than the run allows",
+    "main_job_failed": "the main job failed",
+    "main_job_lost": "the main job was lost",
+    "tasks_failed": "tasks failed",
+    "tasks_lost": "tasks were lost",
+    reasons.DEPLOYMENT_REFUSED: "the deployment of the main job was refused",
+    reasons.NEVER_STARTED: "the main job did not start within the start limit",
+    reasons.MAX_DURATION: "the run exceeded its time limit",
+    reasons.STOPPED: "the run was stopped",
+    reasons.STOPPED_FORCED: "the run was stopped by force",
+}
 
 
 def explanation(run: RunRecord, tasks: Iterable[TaskRecord], log: Sequence[LogRecord]) -> Explanation | None:
@@ -157,22 +162,6 @@ def _printable(text: str) -> str:
     return "".join(character if character.isprintable() else "\ufffd" for character in text)
 
 
-# every reason for the end of a run, in words for people
-SENTENCES = {
-    ALL_SUCCEEDED: "all tasks succeeded",
-    "failures_allowed": "tasks failed, and no more than the run allows",
-    "main_job_failed": "the main job failed",
-    "main_job_lost": "the main job was lost",
-    "tasks_failed": "tasks failed",
-    "tasks_lost": "tasks were lost",
-    DEPLOYMENT_REFUSED: "the deployment of the main job was refused",
-    NEVER_STARTED: "the main job did not start within the start limit",
-    MAX_DURATION: "the run exceeded its time limit",
-    STOPPED: "the run was stopped",
-    STOPPED_FORCED: "the run was stopped by force",
-}
-
-
 def outcome(
     tasks: Mapping[TaskStatus, int],
     intent: Intent,
@@ -195,11 +184,11 @@ def outcome(
     succeeded = tasks.get(TaskStatus.SUCCEEDED, 0)
     has_stopped_tasks = tasks.get(TaskStatus.STOPPED, 0) > 0
     if succeeded == total:
-        return RunStatus.COMPLETED, ALL_SUCCEEDED
-    if reason and (reason == DEPLOYMENT_REFUSED or has_stopped_tasks or out_of_time):
+        return RunStatus.COMPLETED, reasons.ALL_SUCCEEDED
+    if reason and (reason == reasons.DEPLOYMENT_REFUSED or has_stopped_tasks or out_of_time):
         return RunStatus.FAILED, reason
     if intent is not Intent.RUN and has_stopped_tasks:
-        return RunStatus.FAILED, STOPPED_FORCED if intent is Intent.FORCE else STOPPED
+        return RunStatus.FAILED, reasons.STOPPED_FORCED if intent is Intent.FORCE else reasons.STOPPED
     if main_job is not TaskStatus.SUCCEEDED:
         return RunStatus.FAILED, "main_job_lost" if main_job is TaskStatus.LOST else "main_job_failed"
     failed = tasks.get(TaskStatus.FAILED, 0) + tasks.get(TaskStatus.LOST, 0)

@@ -1,10 +1,10 @@
 """Rules for verdicts: how a look changes a task's row. The rules are the same for every cluster.
 
-In all functions, None in place of a change means that the row is right already, or that the look proves no change.
+In the functions for changes, None in place of a change means that the row is right already, or that the look proves no
+change.
 
-Rules to select jobs in a look: hopeless, lingering, overdue and leaving jobs, and ended jobs to remove.
-
-Rule for saturation: a task has waited for room or for a node for five minutes, and no task has started meanwhile.
+Further rules select jobs in a look: hopeless, lingering, overdue and leaving jobs, and ended jobs to remove.
+`saturation` finds a task that has waited for room or for a node for five minutes, while no task has started.
 """
 
 from collections.abc import Iterable
@@ -38,6 +38,25 @@ from crawler_lifecycle.runs.rules.endings import (
     reason_while_alive,
 )
 from crawler_lifecycle.runs.rules.retries import NO_RETRIES, is_absent_for_sure, retry_kind, with_retries
+
+PATIENCE = timedelta(minutes=5)  # a shorter wait for room is usual
+# causes of a wait for room or for a node
+FULL = frozenset({CAPACITY, QUOTA, UNSCHEDULABLE, NOT_CONSIDERED})
+WITHOUT_NODE = (UNSCHEDULABLE, NOT_CONSIDERED)  # a lack of room is a possible reason, among further reasons
+# RUNNING is here because a preempted task keeps this status while the task waits for room for its next pod
+WAITING = (TaskStatus.QUEUED, TaskStatus.DEPLOYING, TaskStatus.PENDING, TaskStatus.RUNNING)
+LOOKS_TO_CONFIRM_ABSENCE = 2  # a single wrong list must not make a task LOST
+LOOKS_TO_CONFIRM_ABSENCE_IN_A_STOP = 1  # a stop must not wait, and an absent job has ended anyway
+# If more jobs vanish at once than both limits allow, the look is not believed: the look may show a wrong namespace, or
+# a cluster restored from a backup.
+MAX_VANISHED = 5
+MAX_VANISHED_SHARE = 0.2  # of the run's jobs in the cluster
+# status of a living task by the phase of its job
+ONGOING = {
+    JobPhase.WAITING: TaskStatus.PENDING,
+    JobPhase.RUNNING: TaskStatus.RUNNING,
+    JobPhase.ENDING: TaskStatus.STOPPING,
+}
 
 
 def is_hopeless(look: Look, change: TaskChange) -> bool:
@@ -89,14 +108,6 @@ def removable(look: Look) -> set[JobKey]:
     return {key for key, job in look.jobs.items() if look.keeps_ended_jobs and job.removable}
 
 
-PATIENCE = timedelta(minutes=5)  # a shorter wait for room is usual
-# causes of a wait for room or for a node
-FULL = frozenset({CAPACITY, QUOTA, UNSCHEDULABLE, NOT_CONSIDERED})
-WITHOUT_NODE = (UNSCHEDULABLE, NOT_CONSIDERED)  # a lack of room is a possible reason, among further reasons
-# RUNNING is here because a preempted task keeps this status while the task waits for room for its next pod
-WAITING = (TaskStatus.QUEUED, TaskStatus.DEPLOYING, TaskStatus.PENDING, TaskStatus.RUNNING)
-
-
 def is_saturated(cause: str | None, since: datetime | None, now: datetime) -> bool:
     """Return whether the wait is for room or for a node, and has lasted for at least five minutes."""
     return cause in FULL and since is not None and now - since >= PATIENCE
@@ -115,21 +126,6 @@ def saturation(rows: Iterable[TaskRow], look: Look, now: datetime) -> str | None
         return None
     waiting = (row for row in rows if row.status in WAITING)
     return next((row.cause for row in waiting if is_saturated(row.cause, row.cause_since, now)), None)
-
-
-LOOKS_TO_CONFIRM_ABSENCE = 2  # a single wrong list must not make a task LOST
-LOOKS_TO_CONFIRM_ABSENCE_IN_A_STOP = 1  # a stop must not wait, and an absent job has ended anyway
-# If more jobs vanish at once than both limits allow, the look is not believed: the look may show a wrong namespace, or
-# a cluster restored from a backup.
-MAX_VANISHED = 5
-MAX_VANISHED_SHARE = 0.2  # of the run's jobs in the cluster
-
-# status of a living task by the phase of its job
-ONGOING = {
-    JobPhase.WAITING: TaskStatus.PENDING,
-    JobPhase.RUNNING: TaskStatus.RUNNING,
-    JobPhase.ENDING: TaskStatus.STOPPING,
-}
 
 
 def verdict(

@@ -1,8 +1,7 @@
-"""The dispatcher's passes: claims on tasks of all runs, as the limits allow, and causes for the tasks that wait on.
+"""Claims on tasks: time-limited rights to deploy, taken by conditional UPDATEs under a lock on the run's row.
 
-Claims on single tasks: a supervisor's claim on its main task, and a claim's end with or without a job.
-
-Claims on tasks: time-limited rights to deploy, taken by conditional UPDATEs under a lock on the run's row.
+`TaskClaims` has a supervisor's claim on its main task, and a claim's end with or without a job. `Passes` has the
+dispatcher's passes: claims on tasks of all runs, as the limits allow, and causes for the tasks that still wait.
 
 The token identifies the dispatcher or worker that claims. Functions named `is_...` return conditions for rows of tasks.
 """
@@ -57,8 +56,10 @@ from crawler_lifecycle.runs.ports import Claim
 from crawler_lifecycle.runs.store.reading import run_row
 from crawler_lifecycle.runs.store.stops import claim_nudge
 
+runs, tasks = histories.c, task_histories.c
 NO_CLAIM = {"claim_token": None, "claim_expires_at": None}
 NO_CAUSE = {"cause": None, "cause_since": None}
+NO_MESSAGE = {"message": None}  # drops the explanation why the task was not deployed
 
 
 def claim_is_free(now: datetime, token: str) -> ColumnElement[bool]:
@@ -138,10 +139,6 @@ def cause_assignments(cause: str, now: datetime) -> tuple[tuple[Any, Any], ...]:
     """
     since = case((tasks.cause == cause, tasks.cause_since), else_=now)
     return (tasks.cause_since, since), (tasks.cause, cause)
-
-
-runs, tasks = histories.c, task_histories.c
-NO_MESSAGE = {"message": None}  # drops the explanation why the task was not deployed
 
 
 class TaskClaims(OnDatabase):

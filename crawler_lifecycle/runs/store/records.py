@@ -1,6 +1,6 @@
 """Reads of runs for people and doors: lists, details, timelines, tasks, and the latest changes for live views.
 
-Numbers for metrics. The statements read only open runs and pending exports, by indexes.
+`run_figures` has the numbers for metrics; its statements read only open runs and pending exports, by indexes.
 """
 
 from collections.abc import Sequence
@@ -64,6 +64,9 @@ QUEUED = select(func.min(runs.begun_at)).where(
 )
 EXPORTS = select(func.count(), func.min(runs.finished_at)).where(runs.export_state == ExportState.PENDING)
 FAILED_EXPORTS = select(func.count()).where(runs.export_state == ExportState.FAILED)
+SAME_INSTALLATION = update(installation).values(created_at=installation.c.created_at)
+NO_WRITES = "no_writes"
+KIND_ORDER = [str(kind) for kind in ExportKind]  # an end's event comes before the archive
 
 
 def run_figures(connection: Connection) -> RunFigures:
@@ -79,11 +82,6 @@ def run_figures(connection: Connection) -> RunFigures:
         export_pending_since=pending_since,
         failed_exports=connection.scalar(FAILED_EXPORTS) or 0,
     )
-
-
-SAME_INSTALLATION = update(installation).values(created_at=installation.c.created_at)
-NO_WRITES = "no_writes"
-KIND_ORDER = [str(kind) for kind in ExportKind]  # an end's event comes before the archive
 
 
 class RunRecords(OnDatabase):

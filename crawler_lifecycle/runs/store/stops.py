@@ -1,8 +1,7 @@
-"""Stops: requests to end a run, and the phases in which a stop takes place.
+"""Stops, which are requests to end a run, their phases, and claims on nudges.
 
-Claims on nudges: the right to send the next nudge to a run.
-
-A run's nudges are numbered. The next nudge can be claimed after the run's workflow has acknowledged the last nudge.
+A claim is the right to send the next nudge to a run. A run's nudges are numbered. The next nudge can be claimed after
+the run's workflow has acknowledged the last nudge.
 """
 
 from collections.abc import Iterable, Sequence
@@ -35,6 +34,7 @@ from crawler_lifecycle.runs.store.reading import own_row, run_record, run_row
 runs = histories.c
 # not all columns: a row holds a long request and a long catalogue entry
 COLUMNS = (runs.id, runs.run_uid, runs.supervisor_workflow_id, runs.nudge_sent)
+OF_A_FLOW = "flow"  # door of stops that a flow asks for
 
 
 class NudgeClaims(OnDatabase):
@@ -100,9 +100,6 @@ def claim_nudge_for_change(connection: Connection, run_id: int) -> None:
 def _may_be_nudged() -> ColumnElement[bool]:
     """Return the condition for runs that are not over and have acknowledged their last nudge."""
     return and_(runs.status.in_(OPEN_STATUSES), runs.nudge_sent <= runs.nudge_acknowledged)
-
-
-OF_A_FLOW = "flow"  # door of stops that a flow asks for
 
 
 class Stops(OnDatabase):

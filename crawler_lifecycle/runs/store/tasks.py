@@ -1,6 +1,6 @@
 """Tasks' rows, read and written by looks: a statement has up to a thousand rows.
 
-Attempts of tasks: queue the next attempt after an end, and keep the previous attempt in a separate table.
+After an end, `queue_retries` queues the next attempt, and keeps the previous attempt in a separate table.
 """
 
 import json
@@ -36,7 +36,7 @@ from crawler_lifecycle.model.run_plan import RunRef
 from crawler_lifecycle.model.states import OVER, Intent, TaskStatus
 from crawler_lifecycle.model.task_changes import TaskChange, TaskEvidence
 
-tasks = task_histories.c
+old = task_histories.c  # the row in the database; `new` is the row in a page of changes or evidence
 NO_RETRIES_YET = {"infrastructure_failures": 0, "program_failures": 0}
 # columns about the previous attempt, emptied for the next attempt
 NO_JOB_YET = dict.fromkeys(
@@ -48,87 +48,15 @@ NO_JOB_YET = dict.fromkeys(
 RETRIED = (TaskStatus.FAILED, TaskStatus.LOST)  # another attempt may follow these ends
 # columns for a page of ends
 END_COLUMNS = [
-    tasks.history_id,
-    tasks.task,
-    tasks.attempt,
-    tasks.version,
-    tasks.deploy_after,
-    tasks.infrastructure_failures,
-    tasks.program_failures,
+    old.history_id,
+    old.task,
+    old.attempt,
+    old.version,
+    old.deploy_after,
+    old.infrastructure_failures,
+    old.program_failures,
 ]
 MOST_NAMED = 50  # tasks named in a timeline line
-
-
-def next_attempt(now: datetime) -> dict[str, Any]:
-    """Return the values of a task's row for its next attempt, without a job."""
-    counters = {"attempt": tasks.attempt + 1, "version": tasks.version + 1, "absent_count": 0, "restarts": 0}
-    return {"status": TaskStatus.QUEUED, "queued_at": now, "events": "[]", **counters, **NO_JOB_YET}
-
-
-def keep_former_attempts(connection: Connection, condition: ColumnElement[bool]) -> None:
-    """Copy these tasks' present attempts to the previous attempts; a task without a job has nothing to keep."""
-    names = [column.name for column in task_attempts.c]
-    attempts = select(*(tasks[name] for name in names)).where(condition, tasks.job_uid.is_not(None))
-    connection.execute(insert(task_attempts).from_select(names, attempts))
-
-
-def queue_retries(connection: Connection, run: RunRef, changes: Sequence[TaskChange], now: datetime) -> None:
-    """Queue the next attempts of the changes just written, and log them; a run with a stop gets no further attempt.
-
-    The caller holds the lock on the run's row, so no other write comes between the end and the next attempt.
-    """
-    ends = [change for change in changes if change.next_attempt]
-    if not ends or _has_stop(connection, run):
-        return
-    queued = [end for page in pages(ends) for end in _queue_page(connection, run.run_id, page, now)]
-    if queued:
-        key = f"next_attempt:{queued[0].task}:{queued[0].attempt}"
-        log(connection, run, key, {"at": now, "event": "next attempt", "message": _in_a_sentence(queued)})
-
-
-def _has_stop(connection: Connection, run: RunRef) -> bool:
-    return connection.scalar(select(histories.c.intent).where(histories.c.id == run.run_id)) != Intent.RUN
-
-
-def _queue_page(connection: Connection, run_id: int, ends: Sequence[TaskChange], now: datetime) -> list[TaskChange]:
-    """Queue the next attempts after these ends, and return the stored ends."""
-    page = rows_as_table(connection, END_COLUMNS, [_end_row(run_id, end) for end in ends])
-    is_same_task = and_(tasks.history_id == page.c.history_id, tasks.task == page.c.task)
-    # as an expression, the status has no index: with the index, SQLite reads all failed tasks for every row of the page
-    is_ended = func.coalesce(tasks.status, "").in_(RETRIED)
-    is_written = and_(tasks.attempt == page.c.attempt, tasks.version == page.c.version, is_ended)
-    written = set(connection.scalars(select(tasks.task).where(is_same_task, is_written)))
-    keep_former_attempts(connection, and_(is_same_task, is_written))
-    values = {
-        **next_attempt(now),
-        "cause": RETRY_PAUSE,
-        "cause_since": now,
-        "deploy_after": page.c.deploy_after,
-        "infrastructure_failures": tasks.infrastructure_failures + page.c.infrastructure_failures,
-        "program_failures": tasks.program_failures + page.c.program_failures,
-    }
-    connection.execute(update(task_histories).where(is_same_task, is_written).values(values))
-    return [end for end in ends if end.task in written]
-
-
-def _end_row(run_id: int, end: TaskChange) -> tuple[object, ...]:
-    """Return the end's values for END_COLUMNS. The write of the end has raised the row's version by 1."""
-    following = end.next_attempt
-    assert following is not None
-    is_infrastructure = following.kind is FailureKind.INFRASTRUCTURE
-    failures = (int(is_infrastructure), int(not is_infrastructure))
-    return run_id, end.task, end.attempt, end.version + 1, following.deploy_after, *failures
-
-
-def _in_a_sentence(ends: Sequence[TaskChange]) -> str:
-    """Return which tasks get which attempt, and why, for the run's timeline."""
-    named = ", ".join(f"{end.task} (attempt {end.attempt + 1} after {end.reason})" for end in ends[:MOST_NAMED])
-    more = f" and {len(ends) - MOST_NAMED} more" if len(ends) > MOST_NAMED else ""
-    verb = "gets its next attempt" if len(ends) == 1 else "get their next attempts"
-    return f"{counted(len(ends), 'task')} {verb}: {named}{more}"
-
-
-old = task_histories.c  # the row in the database; below, `new` is the row in the page of changes or evidence
 NOT_STARTED = (TaskStatus.DEPLOYING, TaskStatus.PENDING)
 # statuses unchanged by looks; a LOST task is corrected if its job's outcome fact shows up later
 UNCHANGEABLE = tuple(status for status in OVER if status is not TaskStatus.LOST)
@@ -159,6 +87,75 @@ FEW_ROWS = (
     .order_by(old.task)
 )
 BY_STATUS = select(old.status, old.task).where(old.history_id == bindparam("of_run")).order_by(old.task)
+
+
+def next_attempt(now: datetime) -> dict[str, Any]:
+    """Return the values of a task's row for its next attempt, without a job."""
+    counters = {"attempt": old.attempt + 1, "version": old.version + 1, "absent_count": 0, "restarts": 0}
+    return {"status": TaskStatus.QUEUED, "queued_at": now, "events": "[]", **counters, **NO_JOB_YET}
+
+
+def keep_former_attempts(connection: Connection, condition: ColumnElement[bool]) -> None:
+    """Copy these tasks' present attempts to the previous attempts; a task without a job has nothing to keep."""
+    names = [column.name for column in task_attempts.c]
+    attempts = select(*(old[name] for name in names)).where(condition, old.job_uid.is_not(None))
+    connection.execute(insert(task_attempts).from_select(names, attempts))
+
+
+def queue_retries(connection: Connection, run: RunRef, changes: Sequence[TaskChange], now: datetime) -> None:
+    """Queue the next attempts of the changes just written, and log them; a run with a stop gets no further attempt.
+
+    The caller holds the lock on the run's row, so no other write comes between the end and the next attempt.
+    """
+    ends = [change for change in changes if change.next_attempt]
+    if not ends or _has_stop(connection, run):
+        return
+    queued = [end for page in pages(ends) for end in _queue_page(connection, run.run_id, page, now)]
+    if queued:
+        key = f"next_attempt:{queued[0].task}:{queued[0].attempt}"
+        log(connection, run, key, {"at": now, "event": "next attempt", "message": _in_a_sentence(queued)})
+
+
+def _has_stop(connection: Connection, run: RunRef) -> bool:
+    return connection.scalar(select(histories.c.intent).where(histories.c.id == run.run_id)) != Intent.RUN
+
+
+def _queue_page(connection: Connection, run_id: int, ends: Sequence[TaskChange], now: datetime) -> list[TaskChange]:
+    """Queue the next attempts after these ends, and return the stored ends."""
+    page = rows_as_table(connection, END_COLUMNS, [_end_row(run_id, end) for end in ends])
+    is_same_task = and_(old.history_id == page.c.history_id, old.task == page.c.task)
+    # as an expression, the status has no index: with the index, SQLite reads all failed tasks for every row of the page
+    is_ended = func.coalesce(old.status, "").in_(RETRIED)
+    is_written = and_(old.attempt == page.c.attempt, old.version == page.c.version, is_ended)
+    written = set(connection.scalars(select(old.task).where(is_same_task, is_written)))
+    keep_former_attempts(connection, and_(is_same_task, is_written))
+    values = {
+        **next_attempt(now),
+        "cause": RETRY_PAUSE,
+        "cause_since": now,
+        "deploy_after": page.c.deploy_after,
+        "infrastructure_failures": old.infrastructure_failures + page.c.infrastructure_failures,
+        "program_failures": old.program_failures + page.c.program_failures,
+    }
+    connection.execute(update(task_histories).where(is_same_task, is_written).values(values))
+    return [end for end in ends if end.task in written]
+
+
+def _end_row(run_id: int, end: TaskChange) -> tuple[object, ...]:
+    """Return the end's values for END_COLUMNS. The write of the end has raised the row's version by 1."""
+    following = end.next_attempt
+    assert following is not None
+    is_infrastructure = following.kind is FailureKind.INFRASTRUCTURE
+    failures = (int(is_infrastructure), int(not is_infrastructure))
+    return run_id, end.task, end.attempt, end.version + 1, following.deploy_after, *failures
+
+
+def _in_a_sentence(ends: Sequence[TaskChange]) -> str:
+    """Return which tasks get which attempt, and why, for the run's timeline."""
+    named = ", ".join(f"{end.task} (attempt {end.attempt + 1} after {end.reason})" for end in ends[:MOST_NAMED])
+    more = f" and {len(ends) - MOST_NAMED} more" if len(ends) > MOST_NAMED else ""
+    verb = "gets its next attempt" if len(ends) == 1 else "get their next attempts"
+    return f"{counted(len(ends), 'task')} {verb}: {named}{more}"
 
 
 class TaskRows(OnDatabase):

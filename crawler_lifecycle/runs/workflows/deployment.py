@@ -36,6 +36,9 @@ from crawler_lifecycle.temporal.options import DEPLOY, READ, WRITE, at_once
 from crawler_lifecycle.temporal.visibility import set_search_attributes
 
 Registration = asyncio.Task[None] | None  # of a new run's workflow, beside the first try to deploy; None: done before
+BEFORE_FIRST_LOOK = timedelta(seconds=6)  # most jobs run by then, and an earlier look would show a cause to wait
+PAUSES = Backoff(timedelta(seconds=5), timedelta(minutes=5))  # between tries to deploy, and between looks
+LOOKS_WITHOUT_MAIN_JOB = 2  # in a row, until stage 3 judges the missing job: a single look may miss a present job
 
 
 @dataclass(frozen=True)
@@ -120,11 +123,6 @@ def _carried_state(state: TakenOver, plan: RunPlan) -> Carried:
     """
     anchor = state.started_at if state.status is RunStatus.PROCESSING else None
     return Carried(plan=plan, anchor=anchor, gave_up=state.gave_up, resumed=True)
-
-
-BEFORE_FIRST_LOOK = timedelta(seconds=6)  # most jobs run by then, and an earlier look would show a cause to wait
-PAUSES = Backoff(timedelta(seconds=5), timedelta(minutes=5))  # between tries to deploy, and between looks
-LOOKS_WITHOUT_MAIN_JOB = 2  # in a row, until stage 3 judges the missing job: a single look may miss a present job
 
 
 @dataclass(frozen=True)

@@ -1,15 +1,13 @@
-"""A look: observe the run's jobs once, and make the database agree with the cluster.
+"""A look: observe the run's jobs once, make the database agree with the cluster, and remove jobs that are over.
 
 Evidence (log tail, events, node) is collected for tasks that end, before their statuses are written. No status depends
 on evidence, so a look tries only once. Jobs without evidence stay in the cluster until the audit collects the evidence
 and removes the jobs, or until the cluster's own clean-up removes the jobs.
 
+Jobs are removed when their end and evidence are stored. No status depends on the removal. A job has to stay while a
+delayed copy of its deployment request could make the job anew, or while its log cannot be kept.
+
 `tasks` has task numbers as ranges in this module: `0-3,7`.
-
-Remove jobs from the cluster when their end and evidence are stored. No status depends on the removal.
-
-A job has to stay while a delayed copy of its deployment request could make the job anew, or while its log cannot be
-kept.
 """
 
 from dataclasses import dataclass
@@ -18,7 +16,7 @@ from datetime import datetime, timedelta
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, is_cancelled_exception
 
-from crawler_lifecycle.model import task_changes as steps
+from crawler_lifecycle.model import task_changes
 from crawler_lifecycle.model.run_plan import RemoveJobs, RunInput, RunPlan, RunRef
 from crawler_lifecycle.model.states import Intent
 from crawler_lifecycle.runs.activities.reconciliation import ReconciliationActivities
@@ -30,6 +28,10 @@ LONGEST_AT_THE_END = timedelta(minutes=30)  # then the export continues without 
 # lasts 60 s, and a request 60 s. The audit or the cluster's own clean-up removes jobs that stay longer.
 TRIES_AFTER_EXPORT = 4
 PAUSE_BEFORE_TRY = timedelta(seconds=30)
+LONGEST_COLLECTION = timedelta(seconds=90)  # then no further page is begun, because the statuses wait to be written
+# Bytes in a history after which no further page of evidence is begun. Temporal ends a workflow with 50 MB. The history
+# has every page as a result, and once more as an input if the page could not be written inside of the workflow task.
+LONG_HISTORY = 40_000_000
 
 
 async def remove_in_a_look(run: RunRef, tasks: str) -> None:
@@ -76,15 +78,9 @@ async def _remove(step: RemoveJobs, longest: timedelta, options: workflow.Activi
         return 0
 
 
-LONGEST_COLLECTION = timedelta(seconds=90)  # then no further page is begun, because the statuses wait to be written
-# Bytes in a history after which no further page of evidence is begun. Temporal ends a workflow with 50 MB. The history
-# has every page as a result, and once more as an input if the page could not be written inside of the workflow task.
-LONG_HISTORY = 40_000_000
-
-
 @dataclass(frozen=True)
 class LookResult:
-    differences: steps.Differences
+    differences: task_changes.Differences
     alive: int  # number of alive tasks after the look
     intent: Intent
     has_more: bool  # another look has to follow at once
@@ -109,7 +105,7 @@ async def look(run: RunRef, next_look_at: datetime | None = None, stopped_at: da
     active = await at_once(ReconciliationActivities.get_active_running_tasks, RunInput(run=run), READ)
     differences = await workflow.execute_activity_method(
         ReconciliationActivities.get_history_statuses_to_sync,
-        steps.LookAt(run=run, active=active, stopped_at=stopped_at),
+        task_changes.LookAt(run=run, active=active, stopped_at=stopped_at),
         **LOOK,
     )
     has_more = await _write_changes(run, differences)
@@ -118,7 +114,7 @@ async def look(run: RunRef, next_look_at: datetime | None = None, stopped_at: da
     return LookResult(differences, alive.total, active.intent, has_more)
 
 
-async def _write_changes(run: RunRef, differences: steps.Differences) -> bool:
+async def _write_changes(run: RunRef, differences: task_changes.Differences) -> bool:
     """Write the changes. Return whether another look has to follow at once.
 
     That is so if the changes were too many for a look, or if rows had changed since they were read. Such rows would
@@ -127,7 +123,7 @@ async def _write_changes(run: RunRef, differences: steps.Differences) -> bool:
     if not differences.changes:
         return differences.more
     await collect_evidence(run, differences.evidence)
-    step = steps.StatusWrite(run=run, changes=differences.changes, flow=differences.flow)
+    step = task_changes.StatusWrite(run=run, changes=differences.changes, flow=differences.flow)
     written = await at_once(ReconciliationActivities.sync_statuses, step, WRITE)
     return differences.more or written.stale > 0
 
@@ -144,19 +140,23 @@ async def collect_evidence(run: RunRef, tasks: str) -> None:
         workflow.logger.warning("run %s: no evidence of tasks %s before the audit: %s", run.run_id, tasks, error.cause)
 
 
-async def _collect_page(run: RunRef, tasks: str) -> steps.EvidencePage:
+async def _collect_page(run: RunRef, tasks: str) -> task_changes.EvidencePage:
     page = await workflow.execute_activity_method(
-        ReconciliationActivities.get_bulk_task_history_data, steps.EvidenceRequest(run=run, tasks=tasks), **EVIDENCE
+        ReconciliationActivities.get_bulk_task_history_data,
+        task_changes.EvidenceRequest(run=run, tasks=tasks),
+        **EVIDENCE,
     )
-    await at_once(ReconciliationActivities.reconcile_tasks, steps.EvidenceWrite(run=run, items=page.items), EVIDENCE)
+    await at_once(
+        ReconciliationActivities.reconcile_tasks, task_changes.EvidenceWrite(run=run, items=page.items), EVIDENCE
+    )
     return page
 
 
 async def _close_look(
-    run: RunRef, active: steps.ActiveTasks, differences: steps.Differences, next_look_at: datetime | None
-) -> steps.AliveTasks:
+    run: RunRef, active: task_changes.ActiveTasks, differences: task_changes.Differences, next_look_at: datetime | None
+) -> task_changes.AliveTasks:
     """Write the end of the look, acknowledge its nudge, and return the numbers of alive tasks."""
-    step = steps.CloseLook(
+    step = task_changes.CloseLook(
         run=run,
         nudge=active.nudge,
         known=differences.known,

@@ -1,8 +1,7 @@
 """State that all stages of a run's workflow share: stops, wakeups, limit clock, the state shown to people, notices.
 
-Waits of a run's workflow until its next look is due. Nudges and stops end a wait early.
-
-State of a run's stops in its workflow: the first stop, stops not yet recorded, and whether the stop is a force.
+`Watch` has all of the state. Its parts are `StopState` (the first stop, stops not yet recorded, and whether the stop is
+a force), `Wakeups` (waits until the next look is due; nudges and stops end a wait early) and `LimitClock`.
 """
 
 from collections.abc import Callable
@@ -29,6 +28,7 @@ from crawler_lifecycle.temporal.visibility import set_saturated_attribute, show_
 SCHEDULE = SearchAttributeKey.for_keyword("TemporalScheduledById")
 REPLACED = "cancelled by schedule overlap policy"  # Temporal's reason if a schedule's next run replaces this run
 LONGEST_ACTOR, LONGEST_REASON = 256, 1024  # characters; a StopRequest accepts longer actors, for the names of tokens
+NoticeActivity = Callable[[NoticeActivities, Notify], Counted]
 
 
 class StopState:
@@ -191,9 +191,6 @@ class Wakeups:
 
     def resume(self, carried: Carried) -> None:
         self._is_nudged = self._is_nudged or carried.nudged
-
-
-NoticeActivity = Callable[[NoticeActivities, Notify], Counted]
 
 
 class LimitClock:

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 RULES = ("paused", "overlap", "time_zone")  # options with the names of the request's fields
 RULES_IN_SECONDS = ("every", "offset", "jitter", "missed_window")  # the fields have these names with `_seconds`
+DASHES = "--"
+WORDS_BEHIND = "crawlctl.behind"  # key in the context's `meta`; value: number of words after `--`
+OVERLAPS = ("skip", "queue", "replace", "allow")  # explained in the help of --overlap
 
 
 def make_schedule(
@@ -67,11 +70,6 @@ def _refuse_run_options(options: dict[str, Any], whose: str) -> None:
     if given is not None:
         option = "--" + given.removesuffix("s" if given in ("labels", "settings") else "").replace("_", "-")
         raise BadInput(option, f"is for a run; {whose} have their own options")
-
-
-DASHES = "--"
-WORDS_BEHIND = "crawlctl.behind"  # key in the context's `meta`; value: number of words after `--`
-OVERLAPS = ("skip", "queue", "replace", "allow")  # explained in the help of --overlap
 
 
 class CommandWithDashes(click.Command):

@@ -1,9 +1,8 @@
-"""Lists the occurrences of a schedule: the times that were due by its present rules, and their outcomes.
+"""List the occurrences of a schedule: the times that were due by its present rules, and their outcomes.
 
 Temporal computes due times by the present rules only, so the list begins at the last change of the rules.
 
-Finds the workflows that a schedule started, and the times when these workflows were open.
-
+The outcomes follow from the workflows that the schedule started, and from the times when these workflows were open.
 There are three sources: Temporal's list has all workflows within its retention, but lags; the schedule itself has the
 last ten workflows without a lag; the database has the runs of older workflows.
 """
@@ -39,6 +38,10 @@ from crawler_lifecycle.temporal.engine import Engine
 
 MOST_LISTED = 1000  # workflows read from Temporal's list; further workflows are found by their runs in the database
 NOMINAL_TIME = SearchAttributeKey.for_datetime("TemporalScheduledStartTime")  # the due time, without jitter
+PAGE = 1000  # largest number of times in an answer by Temporal
+FIRST_SEARCHED = timedelta(minutes=15)  # 900 seconds: even with an occurrence every second, a page has room for all
+GROWTH = 8  # factor by which the searched time grows if it has too few due times
+JUST_BEFORE = timedelta(microseconds=1)  # a list of due times includes its end, but `before` is to be left out
 
 
 async def starts_of(
@@ -128,12 +131,6 @@ def starts_in_description(description: ScheduleDescription) -> Iterable[Schedule
                 # The close time is unknown. With the start time in its place, the closed workflow explains no skip.
                 closed_at=None if workflow_id in open_ids else result.started_at,
             )
-
-
-PAGE = 1000  # largest number of times in an answer by Temporal
-FIRST_SEARCHED = timedelta(minutes=15)  # 900 seconds: even with an occurrence every second, a page has room for all
-GROWTH = 8  # factor by which the searched time grows if it has too few due times
-JUST_BEFORE = timedelta(microseconds=1)  # a list of due times includes its end, but `before` is to be left out
 
 
 class Occurrences:

@@ -2,11 +2,9 @@
 
 Temporal alone keeps the schedules. Every occurrence that starts is a workflow with its own id.
 
-Replaces a schedule's rules without losing the changes that other clients make at the same time.
-
-A request carries the token that came with the description. Temporal drops a request with an old token, and some
-versions of Temporal report no error. So every request is verified, and a dropped request is made anew from the present
-state.
+`replace` changes a schedule's rules without losing the changes that other clients make at the same time. A request
+carries the token that came with the description. Temporal drops a request with an old token, and some versions of
+Temporal report no error. So every request is verified, and a dropped request is made anew from the present state.
 """
 
 import asyncio
@@ -49,6 +47,9 @@ from crawler_lifecycle.temporal.connection import RPC_TIMEOUT
 from crawler_lifecycle.temporal.engine import Engine
 
 TRIES = 10  # requests until the replacement is given up, because other clients change the schedule all the time
+DELETE = "delete"
+TRIGGER_PATIENCE = 20.0  # seconds to wait for the outcome of a trigger; after them, the outcome is ASKED
+POLL_PAUSE = 0.2  # seconds between two reads of the schedule
 
 
 async def replace(
@@ -86,11 +87,6 @@ async def _update(client: Client, present: ScheduleDescription, rules: Schedule)
     except RPCError as error:
         if error.status is not RPCStatusCode.FAILED_PRECONDITION:  # the token is old: `replace` tries again
             raise
-
-
-DELETE = "delete"
-TRIGGER_PATIENCE = 20.0  # seconds to wait for the outcome of a trigger; after them, the outcome is ASKED
-POLL_PAUSE = 0.2  # seconds between two reads of the schedule
 
 
 class ScheduleCommands:

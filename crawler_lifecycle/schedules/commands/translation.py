@@ -1,8 +1,7 @@
-"""Translates schedules between our contract models and the classes of Temporal's client.
+"""Translate schedules between our contract models and the classes of Temporal's client.
 
-Records the pauses of a schedule as lines in its note, which Temporal's own pages show as well.
-
-Temporal itself keeps whether a schedule is paused, but neither the beginning of the pause nor earlier pauses.
+Temporal keeps whether a schedule is paused, but neither the beginning of the pause nor earlier pauses. So every pause
+is also a line in the schedule's note, which Temporal's own pages show as well.
 """
 
 import re
@@ -24,6 +23,17 @@ LONGEST_TEXT = 256  # characters of an actor or a reason in a line; further char
 PAUSED, RESUMED = "paused", "resumed"
 # for example `paused 2026-11-20T03:00:00.000Z by ann: the site is being rebuilt`, without actor or reason if unknown
 LINE = re.compile(r"(paused|resumed) (\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z)(?: by ([^:]*))?(?:: (.*))?")
+Action = RunRequest | FlowOccurrence
+WORKFLOWS: dict[str, type[Action]] = {RUN_WORKFLOW: RunRequest, SCHEDULED_FLOW_WORKFLOW: FlowOccurrence}  # with inputs
+FOREIGN_RULE = "calendar"  # shown for a rule without a cron line, which only other tools make
+OVERLAPS = {
+    Overlap.SKIP: temporal.ScheduleOverlapPolicy.SKIP,
+    Overlap.QUEUE: temporal.ScheduleOverlapPolicy.BUFFER_ONE,
+    # A cancelled run is stopped and exported before the next run starts. With TERMINATE_OTHER the jobs of the earlier
+    # run would keep running beside the next run's jobs.
+    Overlap.REPLACE: temporal.ScheduleOverlapPolicy.CANCEL_OTHER,
+    Overlap.ALLOW: temporal.ScheduleOverlapPolicy.ALLOW_ALL,
+}
 
 
 def with_line(note: str, word: str, at: datetime, actor: str | None, reason: str | None) -> str:
@@ -66,19 +76,6 @@ def with_known_end(pauses: Sequence[Pause], *, paused: bool) -> list[Pause]:
 
 def _one_line(text: str) -> str:
     return " ".join(text.split())[:LONGEST_TEXT]
-
-
-Action = RunRequest | FlowOccurrence
-WORKFLOWS: dict[str, type[Action]] = {RUN_WORKFLOW: RunRequest, SCHEDULED_FLOW_WORKFLOW: FlowOccurrence}  # with inputs
-FOREIGN_RULE = "calendar"  # shown for a rule without a cron line, which only other tools make
-OVERLAPS = {
-    Overlap.SKIP: temporal.ScheduleOverlapPolicy.SKIP,
-    Overlap.QUEUE: temporal.ScheduleOverlapPolicy.BUFFER_ONE,
-    # A cancelled run is stopped and exported before the next run starts. With TERMINATE_OTHER the jobs of the earlier
-    # run would keep running beside the next run's jobs.
-    Overlap.REPLACE: temporal.ScheduleOverlapPolicy.CANCEL_OTHER,
-    Overlap.ALLOW: temporal.ScheduleOverlapPolicy.ALLOW_ALL,
-}
 
 
 def to_temporal(request: ScheduleRequest, task_queue: str, note: str) -> temporal.Schedule:

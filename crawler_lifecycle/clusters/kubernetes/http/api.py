@@ -3,14 +3,7 @@
 Only the client repeats requests: a read once more if its connection broke; any request after an answer 429 or 503 with
 a Retry-After; any request once more after a refused token, with the token read again.
 
-Clock of the API server, read from the Date header of its answers.
-
-Ages of objects are computed with this clock: the API server writes the times of Jobs and pods, and the clock of this
-machine may be an hour away from its clock. A Date header has whole seconds and may be old by the time that the answer
-took: the clock is right within a second or two.
-
-Several API servers may answer, with clocks minutes apart. The slowest clock counts, so no job is ended too early: ages
-may then be too small by the difference.
+Every answer also sets the `ServerClock`, by which the ages of objects are computed.
 """
 
 import math
@@ -35,10 +28,32 @@ FIRST, LAST = datetime(1970, 1, 2, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC)
 SAME_WITHIN_SECONDS = 2  # clocks that differ by no more than this agree
 HALF_A_SECOND = timedelta(seconds=0.5)  # is added to a header's time: the header leaves out up to a second
 PERIOD_SECONDS = 1800.0  # the slowest clock in the present and the previous period counts
+JSON = "application/json"
+# Largest number of objects in a page. With 1000, the last page of 10,000 objects would be full, and an empty page would
+# follow.
+PAGE = 1024
+SHRINKING = 8  # a page too long to receive is requested again with its size divided by this number
+LISTS_AT_ONCE = 4  # the API server charges us for a list's size: with more lists, our other requests would have to wait
+SHORTEST_PAUSE = 0.5  # a busy server is asked again after this many seconds, even if its Retry-After is shorter
+LONGEST_LINE = 8 << 20  # a line with more bytes fails: a line of a watch holds a Job, which has at most 1.5 MiB
+TOO_OLD = 410  # HTTP status: the snapshot of a list, from which its pages come, has expired
+# errors of a kept connection that the server closed before our request
+STALE_CONNECTION = (urllib3.exceptions.ProtocolError, ConnectionError)
+BUSY = (429, 503)
+# Content type of a proxy's page. The API server sends none: its logs are text/plain.
+PAGE_FOR_PEOPLE = "text/html"
 
 
 class ServerClock:
-    """Clock that many threads read and set."""
+    """The API server's clock, read from the Date header of its answers. Many threads read and set the clock.
+
+    Ages of objects are computed with this clock: the API server writes the times of Jobs and pods, and the clock of
+    this machine may be an hour away from its clock. A Date header has whole seconds and may be old by the time that the
+    answer took: the clock is right within a second or two.
+
+    Several API servers may answer, with clocks minutes apart. The slowest clock counts, so no job is ended too early:
+    ages may then be too small by the difference.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -89,22 +104,6 @@ def _parsed(date: str | None) -> datetime | None:
     except (ValueError, OverflowError):
         return None
     return at if FIRST < at < LAST else None
-
-
-JSON = "application/json"
-# Largest number of objects in a page. With 1000, the last page of 10,000 objects would be full, and an empty page would
-# follow.
-PAGE = 1024
-SHRINKING = 8  # a page too long to receive is requested again with its size divided by this number
-LISTS_AT_ONCE = 4  # the API server charges us for a list's size: with more lists, our other requests would have to wait
-SHORTEST_PAUSE = 0.5  # a busy server is asked again after this many seconds, even if its Retry-After is shorter
-LONGEST_LINE = 8 << 20  # a line with more bytes fails: a line of a watch holds a Job, which has at most 1.5 MiB
-TOO_OLD = 410  # HTTP status: the snapshot of a list, from which its pages come, has expired
-# errors of a kept connection that the server closed before our request
-STALE_CONNECTION = (urllib3.exceptions.ProtocolError, ConnectionError)
-BUSY = (429, 503)
-# Content type of a proxy's page. The API server sends none: its logs are text/plain.
-PAGE_FOR_PEOPLE = "text/html"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,10 @@
-"""Version of the API server, and the check for the oldest accepted version.
+"""Checks of a cluster before its use: the rights of the process, and the version of the API server.
+
+The API server decides about every single right, since only the server knows all rules. Every missing right is reported
+with its purpose.
 
 Our manifests and Jobs are checked against the schemas of the oldest accepted version, OLDEST. Every accepted version
 knows `podReplacementPolicy`: without the field, a Job's second pod could start before its first pod has ended.
-
-Check of the process's rights in the cluster; every missing right is reported with its purpose.
-
-The API server decides every single right: only the server knows all rules.
 """
 
 import re
@@ -23,6 +22,11 @@ from crawler_lifecycle.errors import NotReady, TemporaryError
 from crawler_lifecycle.model.reasons import CLUSTER_TOO_OLD, CLUSTER_UNAVAILABLE
 
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+OLDEST = (1, 30)
+PATH = "/version"
+UNKNOWN = "version unknown"
+ACCEPTED_SECONDS = 600.0
+NUMBERS = re.compile(r"v?(\d{1,4})\.(\d{1,4})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,13 +97,6 @@ def _is_granted(api: KubernetesApi, right: Right) -> bool:
         return msgspec.json.decode(api.post(REVIEWS, review), type=Review).status.allowed
     except NOT_DECODABLE as error:
         raise TemporaryError(f"the API server's answer is no review of access: {error}") from error
-
-
-OLDEST = (1, 30)
-PATH = "/version"
-UNKNOWN = "version unknown"
-ACCEPTED_SECONDS = 600.0
-NUMBERS = re.compile(r"v?(\d{1,4})\.(\d{1,4})")
 
 
 class Version(msgspec.Struct, frozen=True, rename="camel"):

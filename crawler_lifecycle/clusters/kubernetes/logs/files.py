@@ -1,18 +1,9 @@
-"""Read and write logs among a run's files, in a folder of their own: `RUN/logs/LOG`.
+"""Read and write logs among a run's files, in a folder of their own (`RUN/logs/LOG`), and mirror long logs.
 
-Crawls can write there too, and could put a link in place of a folder or a log. So every part of a path is opened by
-itself, relative to the open folder before the part, and no link is followed.
+Crawls can write there too, and could put a link in place of a folder or a log. So every part of a path is opened on its
+own, relative to the open folder before the part, and no link is followed.
 
-Mirrors of long logs, so that a reader gets new lines without fetching the whole log.
-
-The API cannot begin a log at a byte, but can stream new lines as they come. So a mirror is a file of ours that a stream
-fills, from the log's beginning on, for as long as a reader comes back. The file has no name, and disappears with its
-process.
-
-A reader continues at an offset, counted in bytes. The node begins a new file for a growing log: a stream continues
-across the change and counts all bytes since its beginning, while a fetch counts the bytes in the new file. So the same
-offset may mean different bytes. A mirror accepts an offset if the mirror gave out the offset itself, or has the same
-bytes before the offset as the fetched log.
+`Mirrors` bring a reader new lines of a long log in the cluster without fetching the whole log.
 """
 
 import errno
@@ -38,6 +29,8 @@ COMPARED_BYTES = 1 << 12  # before an offset, to see whether two files hold the 
 MOST_OFFSETS = 1000  # per mirror, for its latest readers
 
 OpenStream = Callable[[], Generator[bytes]]
+# errors for a path that leads through a link, a foreign file or a folder without access
+FOREIGN_PLACE = (errno.ENOTDIR, errno.ELOOP, errno.EMLINK, errno.EISDIR, errno.EACCES, errno.EPERM)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +42,17 @@ class Position:
 
 
 class Mirrors:
-    """The process's mirrors by pod uid."""
+    """The process's mirrors by pod uid.
+
+    The API cannot begin a log at a byte, but can stream new lines as they come. So a mirror is a file of ours that a
+    stream fills, from the log's beginning on, for as long as a reader comes back. The file has no name, and disappears
+    with its process.
+
+    A reader continues at an offset, counted in bytes. The node begins a new file for a growing log: a stream continues
+    across the change and counts all bytes since its beginning, while a fetch counts the bytes in the new file. So the
+    same offset may mean different bytes. A mirror accepts an offset if the mirror gave out the offset itself, or has
+    the same bytes before the offset as the fetched log.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -139,10 +142,6 @@ class _Mirror:
         if has_caught_up and not self._has_bytes_of(self._first_reader):
             return False
         return written == len(piece) and time.monotonic() - self._last_read_at <= IDLE_SECONDS
-
-
-# errors for a path that leads through a link, a foreign file or a folder without access
-FOREIGN_PLACE = (errno.ENOTDIR, errno.ELOOP, errno.EMLINK, errno.EISDIR, errno.EACCES, errno.EPERM)
 
 
 class InTheWay(OSError):

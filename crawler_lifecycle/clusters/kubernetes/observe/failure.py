@@ -1,17 +1,15 @@
-"""Give the reason of a job's failure in one short word, by the first rule that fits (row R in docs/decisions/0014).
+"""Rules for the reason of a job's failure, and for whether a request to end came before a program's end.
 
-The rules read the pod, and the Job's condition `Failed`. A deleted pod disappears as soon as the Job has counted the
-pod. Then only a sentence in the condition says how the pod ended; Kubernetes writes the sentence because our Jobs have
-a pod failure policy (`act/job_spec.py`).
+`reason` gives the reason in one short word, by the first rule that fits (row R in docs/decisions/0014). The rules read
+the pod, and the Job's condition `Failed`. A deleted pod disappears as soon as the Job has counted the pod. Then only a
+sentence in the condition says how the pod ended; Kubernetes writes the sentence because our Jobs have a pod failure
+policy (`act/job_spec.py`).
 
-Decide whether a pod's program was asked to end before its end, and by whom: such a program has not finished.
-
-A program is asked to end by its pod's deletion, or by the kubelet, the agent on its node. The node's clock dates the
-end and the API server's clock the deletion, and the two clocks may differ by a minute, so only dates more than a minute
-apart show the order. Within a minute, a grace proves that the request came first if the main container was the last to
-end, since the API server gives an ended pod no grace. Without a grace the order is unknown.
-
-Convert the cluster's words (`PodInitializing`) into the notation of our causes and reasons (`pod_initializing`).
+A program that was asked to end has not finished (`was_told_to_end`). The request is its pod's deletion, or comes from
+the kubelet, the agent on its node. The node's clock dates the end and the API server's clock the deletion, and the two
+clocks may differ by a minute, so only dates more than a minute apart show the order. Within a minute, a grace proves
+that the request came first if the main container was the last to end, since the API server gives an ended pod no grace.
+Without a grace the order is unknown.
 """
 
 import re
@@ -60,6 +58,21 @@ REASON_BY_DISRUPTION = {  # by the reason in the condition DISRUPTION
     "EvictionByEvictionAPI": "drained",
     "DeletionByPodGC": "node_deleted",
     BY_KUBELET: "evicted",
+}
+LONGEST_WORD = 64  # characters; a longer word is cut off, since database columns for causes and reasons hold 128
+# with these reasons in the condition the Job decides, whatever its pods show
+REASONS_BY_JOB_ALONE = frozenset({"DeadlineExceeded", "FailedIndexes", "MaxFailedIndexesExceeded"})
+# sentences that the failure policy leaves in the condition
+POLICY_ON_DISRUPTION = re.compile(rf"Pod \S+ has condition {DISRUPTION} matching ")
+POLICY_ON_EXIT_CODE = re.compile(
+    rf"Container {pods.MAIN_CONTAINER} for pod \S+ failed with exit code (-?[0-9]{{1,10}}) matching "
+)
+DELETION_EXIT_CODES = (0, *KILLED_EXIT_CODES)  # many programs obey a request to end with 0
+OOM_KILLED = "oom_killed"
+REASON_BY_CONTAINER_END = {  # by the kubelet's reason for a container's end
+    "OOMKilled": OOM_KILLED,
+    "ContainerCannotRun": "cannot_start",
+    "StartError": "cannot_start",
 }
 
 
@@ -120,9 +133,6 @@ def was_told_to_end(pod: Pod) -> bool | None:
     return True if grace and not pods.outlived_main(pod) else None
 
 
-LONGEST_WORD = 64  # characters; a longer word is cut off, since database columns for causes and reasons hold 128
-
-
 @lru_cache  # thousands of pods wait for the same reason
 def word(of_cluster: str | None, default: str) -> str:
     """Return `pod_initializing` for `PodInitializing`; `default` without letters and digits in the cluster's word.
@@ -131,22 +141,6 @@ def word(of_cluster: str | None, default: str) -> str:
     """
     parts = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", of_cluster or "")
     return re.sub(r"[^a-z0-9]+", "_", parts.lower()).strip("_")[:LONGEST_WORD] or default
-
-
-# with these reasons in the condition the Job decides, whatever its pods show
-REASONS_BY_JOB_ALONE = frozenset({"DeadlineExceeded", "FailedIndexes", "MaxFailedIndexesExceeded"})
-# sentences that the failure policy leaves in the condition
-POLICY_ON_DISRUPTION = re.compile(rf"Pod \S+ has condition {DISRUPTION} matching ")
-POLICY_ON_EXIT_CODE = re.compile(
-    rf"Container {pods.MAIN_CONTAINER} for pod \S+ failed with exit code (-?[0-9]{{1,10}}) matching "
-)
-DELETION_EXIT_CODES = (0, *KILLED_EXIT_CODES)  # many programs obey a request to end with 0
-OOM_KILLED = "oom_killed"
-REASON_BY_CONTAINER_END = {  # by the kubelet's reason for a container's end
-    "OOMKilled": OOM_KILLED,
-    "ContainerCannotRun": "cannot_start",
-    "StartError": "cannot_start",
-}
 
 
 def reason(failed: Condition | None, pod: Pod | None) -> str:

@@ -1,13 +1,12 @@
 """Look at a job by the Job object alone, and decide whether the look needs the Job's pods.
 
-docs/decisions/0014 numbers the rules. `pod_status.py` completes the look by the pods.
-
-Choose the pod that explains a job: evidence, log and removal have to show the same pod.
+docs/decisions/0014 numbers the rules. `pod_status.py` completes the look by the pods. `deciding_pod` chooses the pod
+that explains a job: evidence, log and removal have to show the same pod.
 """
 
 from collections.abc import Container, Iterable
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from crawler_lifecycle.clusters.kubernetes.objects import NO_JOB_STATUS, Condition, Job, JobStatus, Pod, is_positive
 from crawler_lifecycle.clusters.kubernetes.observe import failure, pods, waiting
@@ -15,7 +14,6 @@ from crawler_lifecycle.clusters.kubernetes.observe.jobs import DatedJob
 from crawler_lifecycle.model.looks import EndRequest, JobKey, JobLook, JobPhase, Pods, Presence
 from crawler_lifecycle.model.reasons import BACKOFF, FAILING, FINISHING, POD_TERMINATING, SUSPENDED
 
-CLOCK_DIFFERENCE = timedelta(minutes=1)  # two machines' clocks differ by at most this time
 SUSPENDING = "suspending"  # cause while a suspended Job waits for its pods to end
 # With these causes the Job waits for its pods to end, and only the pods show whether their end is overdue. SUSPENDING
 # is left out: an overdue job is deleted by force, but a suspended Job is to continue.
@@ -148,7 +146,7 @@ def _look_of_end(
     status, deleted_at = job.status or NO_JOB_STATUS, job.metadata.deletion_timestamp
     may_run = is_positive(status.active) or is_positive(status.terminating)
     # a deletion long after the end (by the Job's time to live, or a person) did not ask the program to end
-    is_told = deleted_at is not None and (ended_at is None or deleted_at - ended_at <= CLOCK_DIFFERENCE)
+    is_told = deleted_at is not None and (ended_at is None or deleted_at - ended_at <= failure.CLOCK_DIFFERENCE)
     return JobLook(
         *key,
         job.metadata.uid,

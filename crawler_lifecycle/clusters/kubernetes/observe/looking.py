@@ -1,9 +1,8 @@
 """Look at a run on Kubernetes, with as few requests as possible.
 
 A look lists the run's Jobs, and reads pods, events and single Jobs only if they can change the look. A `Survey`
-collects the results: its methods recognize our Jobs, and choose the Jobs that need their pods.
-
-Read the events that explain why jobs wait, within a look's budget of requests.
+collects the results: its methods recognize our Jobs, and choose the Jobs that need their pods. `WaitEvents` reads the
+events that explain why jobs wait, within the look's budget of requests.
 """
 
 import logging
@@ -40,6 +39,11 @@ MOST_EVENT_REQUESTS = 10  # for single Jobs or pods; further jobs keep the cause
 MOST_EVENTS = 100  # per request for a single object; a wait's cause needs no more
 REJECTED_PODS = "involvedObject.kind=Job,reason=FailedCreate"  # selector for events about rejected pods
 REQUEST_ERRORS = (TemporaryError, PermanentError)  # a request failed, or its answer is unusable
+MOST_BY_NAME = 20  # for more missing Jobs, a list with all names takes fewer requests
+THREADS = 4
+NAMES_IN_A_PAGE = 10 * PAGE  # names are small: pages as short as for whole Jobs would double the number of lists
+CountPages = Callable[[Iterable[bytes]], Iterator[bytes]]  # passes a list's pages on, and counts the pages of the look
+UidsByName = Mapping[str, str | None]  # the Jobs' recorded uids by name; None: no uid is recorded
 
 
 class EventRequest(NamedTuple):
@@ -133,14 +137,6 @@ def _spread_quota(survey: Survey, requests: Sequence[EventRequest], unanswered: 
                 survey.jobs[key] = replace(survey.jobs[key], cause=QUOTA)
 
 
-MOST_BY_NAME = 20  # for more missing Jobs, a list with all names takes fewer requests
-THREADS = 4
-NAMES_IN_A_PAGE = 10 * PAGE  # names are small: pages as short as for whole Jobs would double the number of lists
-
-CountPages = Callable[[Iterable[bytes]], Iterator[bytes]]  # passes a list's pages on, and counts the pages of the look
-UidsByName = Mapping[str, str | None]  # the Jobs' recorded uids by name; None: no uid is recorded
-
-
 @dataclass(frozen=True, slots=True)
 class Absence:
     api: KubernetesApi
@@ -223,7 +219,7 @@ class Observer:
         tasks: Collection[int] | None = None,
         uids: Mapping[JobKey, str] = NO_UIDS,
     ) -> Look:
-        """Look at the jobs, as `clusters.ports.look` says.
+        """Look at the jobs, as `clusters.ports.Cluster.look` says.
 
         In order: list the Jobs; read watched Jobs missing in the list by name, since a Job is absent only if the API
         server denies the name; list pods for absent Jobs and for Jobs that need their pods; read events for waiting

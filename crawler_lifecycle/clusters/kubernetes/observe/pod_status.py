@@ -1,11 +1,8 @@
 """Complete a job's look by its pods and events. docs/decisions/0014 numbers the rules.
 
 `job_status.look_of_job` gives the look by the Job alone. `look_with_pods` decides the looks that the Job leaves open,
-and adds the details that only pods show. `look_with_events` adds why a job waits.
-
-Looks at Jobs in deletion, at Jobs whose deletion does not end, and at orphan pods.
-
-`looking.py` and `pod_status.py` call these functions for Jobs that were deleted and for absent Jobs.
+and adds the details that only pods show. `look_with_events` adds why a job waits. Jobs in deletion, Jobs whose deletion
+does not end, and orphan pods have functions of their own.
 """
 
 from collections.abc import Sequence
@@ -19,7 +16,12 @@ from crawler_lifecycle.clusters.kubernetes.observe.outcome_facts import facts_of
 from crawler_lifecycle.clusters.kubernetes.observe.waiting import Wait
 from crawler_lifecycle.model import reasons
 from crawler_lifecycle.model.looks import EndRequest, JobKey, JobLook, JobPhase, Pods, Presence
-from crawler_lifecycle.model.reasons import FINISHING, ORPHAN_PODS, POD_OVERDUE, POD_TERMINATING
+
+NODE_UNREACHABLE = "node_unreachable"
+CAUSE_BY_PHASE = {  # cause while a pod has ended in the phase, and the Job has not counted the pod's end yet
+    pods.SUCCEEDED: reasons.FINISHING,
+    pods.FAILED: reasons.BACKOFF,
+}
 
 
 def look_of_orphans(key: JobKey, name: str, own_pods: Sequence[Pod]) -> JobLook | None:
@@ -38,7 +40,9 @@ def look_of_orphans(key: JobKey, name: str, own_pods: Sequence[Pod]) -> JobLook 
         problem = f"pod {pod.metadata.name} and the other pods of the task do not name the same Job"
         return replace(job_status.unclear_look(key, name, problem), pods=run_state, presence=Presence.ABSENT)
     request = EndRequest.by(pod.metadata.deletion_timestamp is not None)
-    living = JobLook(*key, job_uid, name, JobPhase.ENDING, ORPHAN_PODS, presence=Presence.ABSENT, end_request=request)
+    living = JobLook(
+        *key, job_uid, name, JobPhase.ENDING, reasons.ORPHAN_PODS, presence=Presence.ABSENT, end_request=request
+    )
     if pods.has_ended(pod):
         return _look_of_ended_orphan(living, pod)
     return replace(living, started_at=pods.started_at(pod), due_at=pods.due_at(own_pods))
@@ -73,7 +77,7 @@ def mark_overdue(look: JobLook, now: datetime, patience: timedelta) -> JobLook:
     """Mark a job as overdue if its end was due more than `patience` ago: its node is dead, or a finalizer holds it."""
     if look.gone or look.due_at is None or now - look.due_at <= patience:
         return look
-    return replace(look, cause=POD_OVERDUE)
+    return replace(look, cause=reasons.POD_OVERDUE)
 
 
 def look_of_deleted_job(look: JobLook, own_pods: Sequence[Pod]) -> JobLook:
@@ -83,13 +87,13 @@ def look_of_deleted_job(look: JobLook, own_pods: Sequence[Pod]) -> JobLook:
     unknown phase, or the pods do not show which came first, the look stays without a cause.
     """
     if any(pods.lives(pod) for pod in own_pods):
-        return replace(look, cause=POD_TERMINATING)
+        return replace(look, cause=reasons.POD_TERMINATING)
     if not all(pods.has_ended(pod) for pod in own_pods):
         return look
     was_told = failure.were_told_to_end(own_pods)
     if was_told is None:
         return look
-    return replace(look, cause=POD_TERMINATING if was_told else FINISHING)
+    return replace(look, cause=reasons.POD_TERMINATING if was_told else reasons.FINISHING)
 
 
 def look_of_held_job(look: JobLook, job: Job, own_pods: Sequence[Pod]) -> JobLook:
@@ -102,7 +106,7 @@ def look_of_held_job(look: JobLook, job: Job, own_pods: Sequence[Pod]) -> JobLoo
     may_run = [pod for pod in own_pods if not pods.has_ended(pod)]
     if may_run:
         due_at = not_before_creation(job, pods.due_at(may_run))
-        return replace(look, due_at=due_at, cause=POD_TERMINATING if due_at else ORPHAN_PODS)
+        return replace(look, due_at=due_at, cause=reasons.POD_TERMINATING if due_at else reasons.ORPHAN_PODS)
     status = job.status or NO_JOB_STATUS
     if is_positive(status.active) or is_positive(status.terminating):
         return look  # the list does not show the counted pods, and the pods may run
@@ -121,13 +125,6 @@ def not_before_creation(job: Job, due_at: datetime | None) -> datetime | None:
     """
     created_at = job.metadata.creation_timestamp
     return due_at if due_at is None or created_at is None else max(due_at, created_at)
-
-
-NODE_UNREACHABLE = "node_unreachable"
-CAUSE_BY_PHASE = {  # cause while a pod has ended in the phase, and the Job has not counted the pod's end yet
-    pods.SUCCEEDED: reasons.FINISHING,
-    pods.FAILED: reasons.BACKOFF,
-}
 
 
 @dataclass(frozen=True, slots=True)
