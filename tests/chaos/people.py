@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from temporalio.service import RPCError
 
 from crawler_lifecycle.errors import LifecycleError, PermanentError, TemporaryError
+from crawler_lifecycle.model.answers import Stopping
 from crawler_lifecycle.model.requests import RunRequest, StopRequest
 from crawler_lifecycle.runs.commands.runs import Started
 from tests.chaos.ground import Ground
@@ -22,11 +23,15 @@ STOPPER = "chaos"
 
 @dataclass
 class People:
-    """`accepted`: what was answered to be done, by run. `refused`: requests that never became a run."""
+    """`accepted`: what was answered to be done, by run. `refused`: requests that never became a run.
+
+    `unrecorded`: the accepted stops that only the run's workflow knew. A termination loses them, as promised.
+    """
 
     ground: Ground
     runs: dict[int, Started] = field(default_factory=dict)
     accepted: dict[int, Counter[Deed]] = field(default_factory=dict)
+    unrecorded: defaultdict[int, Counter[Deed]] = field(default_factory=lambda: defaultdict(Counter))
     refused: list[str] = field(default_factory=list)
     reopened_at: dict[int, float] = field(default_factory=dict)  # or tried to
 
@@ -74,7 +79,9 @@ class People:
     async def _do(self, deed: Deed, run: Started) -> None:
         control = self.ground.site.control
         if deed in (Deed.STOP, Deed.FORCE):
-            await self._stop(run, force=deed is Deed.FORCE)
+            stopping = await self._stop(run, force=deed is Deed.FORCE)
+            if stopping.not_on_record is not None:
+                self.unrecorded[run.run_id][deed] += 1
         elif deed is Deed.RESUME:
             await control.runs.resume(run.run_id)
         elif deed is Deed.REOPEN:
@@ -86,14 +93,15 @@ class People:
         else:
             handle = (await control.engine.client()).get_workflow_handle(run.workflow_id)
             await (handle.cancel() if deed is Deed.CANCEL else handle.terminate("chaos"))
+            if deed is Deed.TERMINATE:
+                self.accepted[run.run_id] -= self.unrecorded.pop(run.run_id, Counter())
 
-    async def _stop(self, run: Started, *, force: bool) -> None:
+    async def _stop(self, run: Started, *, force: bool) -> Stopping:
         for _ in range(STOP_TRIES - 1):
             with suppress(TemporaryError):
-                await self.ground.site.control.runs.stop(run.run_id, StopRequest(actor=STOPPER, force=force))
-                return
+                return await self.ground.site.control.runs.stop(run.run_id, StopRequest(actor=STOPPER, force=force))
             await asyncio.sleep(PAUSE)
-        await self.ground.site.control.runs.stop(run.run_id, StopRequest(actor=STOPPER, force=force))
+        return await self.ground.site.control.runs.stop(run.run_id, StopRequest(actor=STOPPER, force=force))
 
     def broken_promises(self, run: Started, events: Mapping[str, int]) -> list[str]:
         """`events`: the lines of its log. What was answered to be done has to be there."""
