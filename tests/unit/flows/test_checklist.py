@@ -1,4 +1,7 @@
-"""Each requirement for graphs has a test: a name that begins with its number, in three digits, says which one."""
+"""Each requirement for graphs has a test: a name that begins with its number, in three digits, says which one.
+
+`grep -rn "def test_041" tests` finds the tests of a number in all folders. `plays.py` plays a flow by hand, in memory.
+"""
 
 import re
 from pathlib import Path
