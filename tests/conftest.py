@@ -1,6 +1,7 @@
 """What every test may use."""
 
 import signal
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -21,6 +22,9 @@ pytest_plugins = [
     "tests.ci.shards",
 ]
 
+HERE = Path(__file__).parent
+# every test of these folders has this mark, and a run without the mark does not read the folder
+MARKS = {"browser": "system", "chaos": "outage", "crash": "crash", "kubernetes": "cluster", "restore": "system"}
 LONGEST_FIRST = ("deploy", "browser", "process", "workflows", "contracts", "services", "replay")
 
 # Hypothesis fails an example that takes more than 0.2 s of the clock. On a busy machine that is no fault of ours, and
@@ -33,6 +37,18 @@ def pytest_configure() -> None:
     """A shell starts what it puts into the background with SIGINT ignored, and what we start would inherit that."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    if collection_path.parent != HERE or " or " in (chosen := config.option.markexpr):
+        return None
+    mark = MARKS.get(collection_path.name)
+    return True if mark and f"not {mark}" in chosen.split(" and ") else None
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    if mark := MARKS.get(item.path.parent.name):
+        item.add_marker(mark)
 
 
 @pytest.hookimpl(trylast=True)

@@ -24,7 +24,7 @@ from tests.crawl_results import end_tasks
 from tests.databases import copy_of, ref_to
 
 TEMPORAL_UI = "http://127.0.0.1:1"
-MARKS = [pytest.mark.system, pytest.mark.timeout(240)]
+MARKS = [pytest.mark.timeout(240)]
 
 
 @dataclass

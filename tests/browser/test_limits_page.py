@@ -28,7 +28,7 @@ from tests.browser.chromium import Page, chromium
 from tests.browser.pages import IS_LIVE
 from tests.databases import copy_of, ref_to
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.timeout(240)
 SITE = "label:site:example.com"
 LINES_OF_NUMBERS = """Math.max(...[...document.querySelectorAll('.limits :is([data-label=Runs], [data-label=Tasks])')]
     .map((cell) => {

@@ -24,7 +24,7 @@ from tests.databases import ref_to
 from tests.messages import a_notice
 from tests.process.crawls import Site
 
-pytestmark = [pytest.mark.process, pytest.mark.system, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.process, pytest.mark.timeout(240)]
 ROOM_FOR_TWO = {"CRAWLER_CLUSTER__CAPACITY": "2"}
 FIRST_RUN = "document.querySelector('.runs tbody a').textContent"
 STUBBORN = {"stubborn": "trap '' TERM\n"}

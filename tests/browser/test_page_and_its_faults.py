@@ -27,7 +27,7 @@ from tests.browser.chromium import Page, chromium
 from tests.browser.pages import IS_LIVE
 from tests.databases import copy_of, ref_to
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.timeout(240)
 FIRST_ROW = "document.querySelector('.runs tbody tr')"
 TURN = "\u202e"
 

@@ -27,7 +27,7 @@ from tests.embedded import LINK
 from tests.process.crawls import Site
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.process, pytest.mark.system, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.process, pytest.mark.timeout(240)]
 TALKS = {"talks": "echo so much for that\n"}
 TABS = 7  # and the first; six connections are what a browser opens to one address
 # In the place of the browser's own: what becomes of a request, by what it would have been answered. Gone at a reload.

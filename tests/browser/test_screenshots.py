@@ -7,7 +7,7 @@ import pytest
 
 from tests.browser.screenshots import FOLDER, play, stage
 
-pytestmark = [pytest.mark.process, pytest.mark.system, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.process, pytest.mark.timeout(400)]
 HOWTO = FOLDER.parent / "howto" / "http-api.md"
 LEAST, MOST = 10_000, 200_000  # bytes; a blank page is smaller
 

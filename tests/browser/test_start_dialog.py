@@ -18,7 +18,7 @@ from tests.browser.pusher_channels import PusherChannelsServer, pusher_channels
 from tests.process.crawls import Site
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.process, pytest.mark.system, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.process, pytest.mark.timeout(240)]
 EXAMPLE = Path(__file__).parents[2] / "examples" / "start_dialog"
 IS_OPEN = "document.querySelector('dialog[open]')"
 WAYS = ["events", "pusher"]

@@ -12,7 +12,7 @@ from tests.chaos.people import People
 from tests.databases import mariadb_is_installed, missing
 from tests.waiting import InVain, eventually_async
 
-pytestmark = [pytest.mark.outage, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.timeout(400)
 ON_MARIADB = [
     ("database stopped",),
     ("temporal killed",),

@@ -34,7 +34,7 @@ from tests.crash.stack import OF_THE_CRAWLER, OF_THE_DATABASE, SECRET, SECRETS, 
 from tests.crash.steps import STEPS, THEN, kinds, steps, steps_of
 from tests.databases import create_database, mariadb, mariadb_is_installed, missing
 
-pytestmark = [pytest.mark.crash, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.timeout(900)
 
 
 SERVICES = [ChildPlan(part, part, "", sorted(calls)) for part, calls in CALLS.items()]

@@ -26,7 +26,7 @@ from tests.process.stops import command, until_closed
 from tests.restore.backup import Backup
 from tests.waiting import eventually, eventually_async
 
-pytestmark = [pytest.mark.process, pytest.mark.system, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 CAPACITY = 60
 LONGER = 240.0
 RETRIES = Retries(infrastructure=5, pause_seconds=1)

@@ -21,7 +21,7 @@ from tests.process.crawls import AT_ONCE, PATIENCE, Site, site
 from tests.process.stops import terminate, until_closed, workflow_status
 from tests.waiting import eventually, eventually_async
 
-pytestmark = [pytest.mark.process, pytest.mark.system, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.process, pytest.mark.timeout(240)]
 MENDED = {0: 0}
 
 

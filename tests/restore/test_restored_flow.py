@@ -18,7 +18,7 @@ from tests.databases import copy_file
 from tests.process.crawls import AT_ONCE, PATIENCE, Job, Site, site
 from tests.waiting import eventually, eventually_async
 
-pytestmark = [pytest.mark.process, pytest.mark.system, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 ONCE = {(0, 1): Job(1, (0,))}
 A_LOOK = 300.0  # the flow looks at crawls without a run 1, 3 and 6 minutes after its start
 
