@@ -103,8 +103,9 @@ lint: $(VENV)/.installed-dev ## ruff (format, rules), mypy strict, import-linter
 	@$(BIN)/hadolint Dockerfile
 	@$(BIN)/python -m tests.ci.prose
 
-docs: $(VENV)/.installed-dev ## the documents as a site in build/docs; a broken link is an error (half a minute)
+docs: $(VENV)/.installed-dev ## the documents as a site in build/docs; every link, command and block of code is tried (a minute)
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	@$(BIN)/pytest tests/unit/testing/test_docs.py -n $(UNIT_WORKERS) -q
 
 known-holes: $(VENV)/.installed-dev ## asks the package index for known holes in what we depend on
 	@$(BIN)/python -m tests.known_holes requirements-dev.lock $(IMAGE)/requirements.lock $(IMAGE)/build.lock

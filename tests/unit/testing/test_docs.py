@@ -1,6 +1,8 @@
-"""The code in the documents about flows runs as it stands there, and the commands of all pages exist.
+"""The code in the documents runs as it stands there, and the commands, files and modules that they name exist.
 
-A block names its file in its first line. Blocks with the same name are parts of one file, in their order.
+On the pages for authors a block names its file in its first line; blocks with the same name are parts of one file, in
+their order. A block of Python that cannot run here stands behind a comment `<!-- not run: REASON -->`. `NOT_RUN` has
+the reasons for commands of other programs.
 """
 
 import ast
@@ -38,8 +40,24 @@ PAGES = [
     "howto/test-managers.md",
     "howto/manager-rules.md",
 ]
+RUN_AS_FILES = [*PAGES, "howto/flows-from-chancy-and-oban.md", "howto/own-crawler.md"]  # test_own_crawler_doc.py
 ALL_PAGES = sorted([*DOCS.parent.glob("*.md"), *DOCS.rglob("*.md")])
 FENCE = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.M | re.S)
+PYTHON = re.compile(r"^(?: *<!-- not run: (.+) -->\n)? *```python\n(.*?)^ *```$", re.M | re.S)
+NOT_RUN = {
+    "aws": "needs an account of Amazon; tests/triggers has the queues by moto",
+    "curl": "needs a running API; tests/services has the requests",
+    "docker": "builds images; tests/deploy reads the Dockerfile",
+    "kubectl": "needs a cluster; tests/kubernetes/test_howto.py types the page about it",
+    "temporal": "needs a server; tests/process/test_control_example.py and tests/kubernetes/test_howto.py call it",
+    **dict.fromkeys(["cd", "echo", "eval", "export", "kill", "pgrep", "sed", "set", "tail"], "the shell's own work"),
+}
+TRIED = {"crawlctl", "make", "python", "pytest"}  # the words after them are compared with the code
+ROOT = DOCS.parent
+MAKEFILE = (ROOT / "Makefile").read_text()
+ABOUT_CODE = [
+    path for path in ALL_PAGES if path.parent.name in ("decisions", "internals") or path.parent in (ROOT, DOCS)
+]
 READ: dict[str, Callable[[str], Any]] = {
     "python": ast.parse,
     "json": json.loads,
@@ -130,6 +148,78 @@ def test_the_blocks_of_a_page_can_be_read_and_name_modules_that_exist(page: Path
                 assert [name for name in missing if find_spec(f"{node.module}.{name}") is None] == []
             elif isinstance(node, ast.Import):
                 assert [name.name for name in node.names if name.name not in own and not find_spec(name.name)] == []
+
+
+def in_words(text: str) -> list[list[str]]:
+    """Return the words of the commands in the blocks of a page. A block that begins with another word is output."""
+    commands = []
+    for kind, code in FENCE.findall(text):
+        lines = textwrap.dedent(code).replace("\\\n", " ").splitlines()
+        typed = [line[2:] for line in lines if line.startswith("$ ")] or lines
+        if kind == "sh" or (kind == "" and (typed is not lines or program_of(lines[0].split()) in {*NOT_RUN, *TRIED})):
+            commands += words_of(typed)
+    return commands
+
+
+def words_of(lines: list[str]) -> list[list[str]]:
+    """Split lines into words, without comments. A quoted text may go over several lines."""
+    commands, open_line = [], ""
+    for line in lines:
+        try:
+            words = shlex.split(open_line + line, comments=True)
+        except ValueError:
+            open_line += line + "\n"
+        else:
+            open_line = ""
+            commands += [words] if words else []
+    assert not open_line, f"a quote is not closed: {open_line}"
+    return commands
+
+
+def program_of(words: list[str]) -> str:
+    """Return the program in the words of a command: the first that assigns no variable; none of an assignment."""
+    return next((Path(word).name for word in words if not re.match(r"\w+=", word)), "")
+
+
+def named(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("page", ALL_PAGES, ids=named)
+def test_the_commands_of_a_page_exist(page: Path) -> None:
+    text = page.read_text()
+    for words in in_words(text):
+        program = program_of(words)
+        assert program in {"", *NOT_RUN, *TRIED}, f"{program}: a program without a reason why it is not run"
+        arguments = [word for word in words if Path(word).name != program]
+        if program == "python" and arguments[:1] == ["-m"]:
+            assert find_spec(arguments[1]), words
+        places = [word for word in arguments if re.match(r"(bench|deploy|docs|examples|tests)/", word)]
+        assert [place for place in places if not (ROOT / place).exists()] == [], words
+    goals = [words for words in in_words(text) if program_of(words) == "make"]
+    goals += [code.split() for code in re.findall(r"`(make [^`]+)`", text)]
+    for goal in (word for words in goals for word in words[words.index("make") + 1 :]):
+        known = rf"\b{goal.partition('=')[0]}\)" if "=" in goal else rf"^{goal}:"
+        assert re.search(known, MAKEFILE, re.M), f"make {goal}"
+
+
+@pytest.mark.parametrize("page", [page for page in ALL_PAGES if PYTHON.search(page.read_text())], ids=named)
+def test_a_block_of_python_runs_or_says_why_not(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    blocks = [] if named(page).removeprefix("docs/") in RUN_AS_FILES else PYTHON.findall(page.read_text())
+    for reason, code in blocks:
+        if not reason:
+            exec(compile(textwrap.dedent(code), str(page), "exec"), {"__name__": "block"})
+
+
+@pytest.mark.parametrize("page", ABOUT_CODE, ids=named)
+def test_the_files_that_a_page_names_exist(page: Path) -> None:
+    """A path begins in the repository or in the package. Capital letters stand for any name."""
+    text = FENCE.sub("", page.read_text())
+    folders = [ROOT, ROOT / "crawler_lifecycle"]
+    firsts = {path.name for folder in folders for path in folder.iterdir() if path.is_dir() and path.name[0].isalpha()}
+    paths = re.findall(rf"`((?:{'|'.join(firsts - {'build'})})/[a-z_./-]+[a-z/])`", text)
+    assert [path for path in paths if not any((folder / path).exists() for folder in folders)] == []
 
 
 def test_083_the_page_says_who_does_what_chancys_plugin_does_elsewhere() -> None:
