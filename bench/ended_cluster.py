@@ -6,9 +6,8 @@ from uuid import NAMESPACE_OID, uuid5
 
 from crawler_lifecycle.clusters.local.cluster import LocalCluster
 from crawler_lifecycle.clusters.ports import NO_UIDS, Places, Uids
-from crawler_lifecycle.model.crawl_results import OutcomeFacts
 from crawler_lifecycle.model.deployment import Deployment, DeploymentRequest
-from crawler_lifecycle.model.looks import EndRequest, JobKey, JobLook, JobPhase, Look, Pods
+from crawler_lifecycle.model.looks import EndRequest, JobKey, JobLook, JobPhase, Look, OutcomeFacts, Pods
 from crawler_lifecycle.model.naming import job_name
 from crawler_lifecycle.model.task_changes import TaskEvidence
 from crawler_lifecycle.settings import Settings

@@ -13,7 +13,7 @@ import httpx
 from bench.control_plane import on_control_plane
 from bench.table import Scale, Table
 from bench.whole_service import Rows, end, on_service, start_running
-from crawler_lifecycle.runs.commands.runs import Started
+from crawler_lifecycle.model.answers import Started
 from tests.kubernetes.bed import condition
 from tests.kubernetes.service import Service
 

@@ -20,8 +20,8 @@ from bench.table import Scale, Table
 from bench.whole_service import PATIENCE, PAUSE, Rows, on_service, until_all
 from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.database.schema import histories
+from crawler_lifecycle.model.answers import Started
 from crawler_lifecycle.model.states import TaskStatus
-from crawler_lifecycle.runs.commands.runs import Started
 from tests.kubernetes.service import Service
 
 PARTIES = ("worker", "Temporal", "API server", "database", "others")

@@ -17,9 +17,9 @@ from tempfile import TemporaryDirectory
 from bench.embedded import refuse_trouble
 from bench.table import Scale, Table
 from crawler_lifecycle.assembly.control import Control
+from crawler_lifecycle.model.answers import Started
 from crawler_lifecycle.model.requests import RunRequest
 from crawler_lifecycle.model.states import TaskStatus
-from crawler_lifecycle.runs.commands.runs import Started
 from crawler_lifecycle.settings import stack_file
 from crawler_lifecycle.stack.plan import Ports, make_plan
 from crawler_lifecycle.stack.stack import Stack, owned

@@ -8,8 +8,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from bench.table import Scale
+from crawler_lifecycle.model.answers import Started
 from crawler_lifecycle.model.states import TaskStatus
-from crawler_lifecycle.runs.commands.runs import Started
 from tests.databases import create_database, running_mariadb
 from tests.kubernetes import fates
 from tests.kubernetes.bed import Bed

@@ -1,11 +1,20 @@
-"""Metrics common to all processes; `/metrics` shows them beside a process's own metrics.
+"""Metrics common to all processes, and gauges from figures in the database.
 
 Labels have few values: no metric names a run, a crawler or an address.
 """
 
+import logging
+from collections.abc import Callable, Iterable
 from importlib.metadata import version
+from typing import Generic, TypeVar
 
-from prometheus_client import Counter, Gauge, Histogram
+from prometheus_client import Counter, Gauge, Histogram, Metric
+from prometheus_client.registry import Collector
+
+from crawler_lifecycle.errors import LifecycleError
+
+T = TypeVar("T")
+log = logging.getLogger(__name__)
 
 SECONDS = (0.001, 0.005, 0.02, 0.1, 0.5, 1, 2, 5, 10, 30)  # buckets for statements and requests
 LONG_SECONDS = (1, 2, 5, 10, 30, 60, 120, 300, 900, 3600)  # buckets for starts and stops
@@ -48,3 +57,21 @@ def show_build() -> None:
     BUILD.labels(version("crawler-lifecycle")).set(1)
     for outcome in ("repeated", "given_up"):  # Prometheus counts no increase at a counter's first sample
         CONTENDED.labels(outcome)
+
+
+class FigureGauges(Collector, Generic[T]):
+    """Gauges from figures, read at every request; without the database's answer there are no gauges."""
+
+    def __init__(self, subject: str, read: Callable[[], T], gauges: Callable[[T], list[Metric]], none: T) -> None:
+        self._subject, self._read, self._gauges, self._none = subject, read, gauges, none
+
+    def describe(self) -> Iterable[Metric]:
+        """Return the gauges without values: their registration must not wait for the database."""
+        return self._gauges(self._none)
+
+    def collect(self) -> Iterable[Metric]:
+        try:
+            return self._gauges(self._read())
+        except LifecycleError as error:
+            log.warning("no metrics of %s: %s", self._subject, error.message)
+            return ()

@@ -16,7 +16,7 @@ from crawler_lifecycle.hosts.slots import Slots
 from crawler_lifecycle.http.health import ProcessHealth, Pulse
 from crawler_lifecycle.http.middleware import Metrics
 from crawler_lifecycle.model.audits import AuditOverview
-from crawler_lifecycle.runs.processes.dispatcher import LineMetrics, RunMetrics
+from crawler_lifecycle.runs.processes.metrics import LineMetrics, RunMetrics
 from crawler_lifecycle.schedules.processes import LateStartMetrics
 from crawler_lifecycle.settings.processes import HealthSettings
 from crawler_lifecycle.triggers.bridge import TriggerMetrics

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from crawler_lifecycle.assembly.store import SqlStore
 from crawler_lifecycle.database.database import Database
-from crawler_lifecycle.model.crawl_results import CrawlResult, OutcomeFacts
+from crawler_lifecycle.model.crawl_results import CrawlResult
+from crawler_lifecycle.model.looks import OutcomeFacts
 from crawler_lifecycle.model.records import RunRecord
 from crawler_lifecycle.model.states import TaskStatus
 from crawler_lifecycle.model.task_changes import TaskChange

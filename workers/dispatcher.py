@@ -9,7 +9,8 @@ from crawler_lifecycle.assembly.parts import Parts
 from crawler_lifecycle.base.background import loop_in_thread
 from crawler_lifecycle.flows.processes.metrics import FlowMetrics
 from crawler_lifecycle.http import health
-from crawler_lifecycle.runs.processes.dispatcher import Dispatcher, LineMetrics, RunMetrics
+from crawler_lifecycle.runs.processes.dispatcher import Dispatcher
+from crawler_lifecycle.runs.processes.metrics import LineMetrics, RunMetrics
 
 
 async def main(parts: Parts, stopped: asyncio.Event) -> None:

@@ -98,7 +98,7 @@ def _channels(notices: NoticeSettings) -> "Iterator[NamedPusher]":
 
 def _webhooks(notices: NoticeSettings) -> "Iterator[NamedPusher]":
     if notices.webhooks is not None:
-        from crawler_lifecycle.delivery.pushers.channels import Webhook, endpoints
+        from crawler_lifecycle.delivery.pushers.webhooks import Webhook, endpoints
 
         for endpoint in endpoints(notices.webhooks.get_secret_value()):
             yield Webhook(endpoint, notices.timeout_seconds)

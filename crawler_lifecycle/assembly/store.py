@@ -10,7 +10,6 @@ from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.flows.ports.claims import StepClaims
 from crawler_lifecycle.flows.ports.ledger import FlowDoors, FlowEnds, FlowLedger, ManagerDoors
 from crawler_lifecycle.flows.ports.records import FlowRecords
-from crawler_lifecycle.flows.store.additions import TaskAdditions
 from crawler_lifecycle.flows.store.doors import SqlFlowDoors
 from crawler_lifecycle.flows.store.ledger import SqlFlowEnds, SqlFlowLedger
 from crawler_lifecycle.flows.store.records import SqlFlowRecords
@@ -28,6 +27,7 @@ from crawler_lifecycle.managers.store.life import ManagerLife
 from crawler_lifecycle.managers.store.lists import ManagerLists
 from crawler_lifecycle.managers.store.sets import ManagerSets
 from crawler_lifecycle.runs.ports import Claims, Records, Runs, Tasks
+from crawler_lifecycle.runs.store.additions import TaskAdditions
 from crawler_lifecycle.runs.store.exports import Exports, Notices
 from crawler_lifecycle.runs.store.histories import Histories
 from crawler_lifecycle.runs.store.passes import Passes

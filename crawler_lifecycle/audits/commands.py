@@ -1,6 +1,5 @@
-"""Commands for audits: start or run an audit, show findings, check the scheduled audits, and keep their schedule."""
+"""Commands for audits: start an audit, return its report, show findings, check and keep the schedule of audits."""
 
-import asyncio
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
@@ -10,7 +9,7 @@ from temporalio.client import ScheduleDescription
 from crawler_lifecycle.audits.ports import AuditStore
 from crawler_lifecycle.base.words import utc_text
 from crawler_lifecycle.context import ControlContext
-from crawler_lifecycle.errors import BadInput, LifecycleError, NotFound, NotReady, TemporaryError
+from crawler_lifecycle.errors import BadInput, LifecycleError, NotFound, NotReady
 from crawler_lifecycle.model.answers import AuditStarted
 from crawler_lifecycle.model.audits import AuditOverview, AuditReport, AuditRequest, AuditView
 from crawler_lifecycle.model.naming import AUDIT_WORKFLOW
@@ -20,7 +19,6 @@ from crawler_lifecycle.temporal.engine import MISSING, Engine
 
 LONGEST_AUDIT = timedelta(hours=3)  # an audit that hangs must not keep all later audits from starting
 CATCH_UP = timedelta(minutes=1)  # an audit that is later is skipped: the next audit finds the same disagreements
-AUDIT_PATIENCE = 120.0  # seconds that `run` waits for the report
 NOT_ALLOWED = (
     "this installation does not allow it: set CRAWLER_AUDIT__REMOVE_UNKNOWN_JOBS=true for the worker "
     "and for the process that takes the command (crawlctl or the HTTP API)"
@@ -137,18 +135,6 @@ class AuditCommands:
         if workflow == MISSING:
             raise not_found
         return None if workflow.is_open else await self._wait(audit)
-
-    async def run(self, request: AuditRequest) -> AuditReport:
-        """Start an audit and return its report. TemporaryError if the report takes longer than AUDIT_PATIENCE."""
-        started = await self.start(request)
-        try:
-            async with asyncio.timeout(AUDIT_PATIENCE):
-                return await self._wait(started.audit)
-        except TimeoutError as error:
-            raise TemporaryError(
-                f"audit {started.audit} is under way but not done after {AUDIT_PATIENCE:.0f} s: `crawlctl doctor` says "
-                "whether a worker runs, and `crawlctl audit` shows the findings later"
-            ) from error
 
     async def check(self) -> str:
         """Return one line about the scheduled audits. NotReady if the schedule does not work, with the remedy."""

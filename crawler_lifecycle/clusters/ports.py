@@ -8,9 +8,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from crawler_lifecycle.model.crawl_results import OutcomeFacts
 from crawler_lifecycle.model.deployment import Crawler, Deployment, DeploymentRequest, ManagerEntry
-from crawler_lifecycle.model.looks import JobKey, JobLook, Look
+from crawler_lifecycle.model.looks import JobKey, JobLook, Look, OutcomeFacts
 from crawler_lifecycle.model.supervision import ListedJob
 from crawler_lifecycle.model.task_changes import TaskEvidence
 

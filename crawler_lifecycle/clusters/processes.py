@@ -32,9 +32,9 @@ from crawler_lifecycle.clusters.adapters.catalogue import Catalogue
 from crawler_lifecycle.clusters.ports import Cluster
 from crawler_lifecycle.errors import BadInput, LifecycleError, NotFound, NotReady, TemporaryError
 from crawler_lifecycle.http.gate import Gate, require_token
-from crawler_lifecycle.http.health import DiskWatch
+from crawler_lifecycle.http.health import DiskWatch, PublicProblems
 from crawler_lifecycle.http.http_process import Health, new_app
-from crawler_lifecycle.http.problems import PublicProblems, Responses, problem, problems, status_of
+from crawler_lifecycle.http.problems import Responses, problem, problems, status_of
 from crawler_lifecycle.logs import about
 from crawler_lifecycle.model.deployment import (
     Crawler,

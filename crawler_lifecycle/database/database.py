@@ -13,7 +13,8 @@ from sqlalchemy.exc import ArgumentError, InvalidatePoolError, SQLAlchemyError
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from crawler_lifecycle.base.pacing import Backoff
-from crawler_lifecycle.database.failures import NO_PRIMARY, UPGRADE, WITHOUT_LIMIT, Contended, FairLock, our_error
+from crawler_lifecycle.database.failures import NO_PRIMARY, UPGRADE, Contended, our_error
+from crawler_lifecycle.database.fair_lock import WITHOUT_LIMIT, FairLock
 from crawler_lifecycle.errors import NotReady
 from crawler_lifecycle.metrics import CONNECTION_LIMIT, CONNECTIONS, CONTENDED, STATEMENT_SECONDS
 

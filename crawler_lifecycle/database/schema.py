@@ -24,8 +24,8 @@ from crawler_lifecycle.database.types import (
     stored_enum,
 )
 from crawler_lifecycle.model.audits import FindingKind
-from crawler_lifecycle.model.crawl_results import OutcomeFacts
 from crawler_lifecycle.model.limits import LONGEST_SCOPE
+from crawler_lifecycle.model.looks import OutcomeFacts
 from crawler_lifecycle.model.states import ExportState, Intent, RunStatus, TaskStatus, Trigger
 
 REVISION = "0001"  # the latest file in `migrations/versions`

@@ -1,7 +1,10 @@
-"""Gate of an HTTP service: refuses strangers and unacceptable bodies before an endpoint sees the request.
+"""Gate of an HTTP service: refuses strangers, unacceptable bodies and unknown parameters before the endpoint runs.
 
 A caller of the API needs a valid token, and its requests a second are limited. A body is neither compressed nor large,
 and `refuse_body` checks that the body is JSON which every reader understands alike, before a lenient reader takes it.
+
+Unknown and repeated query parameters are refused, too: a misspelt filter would otherwise return everything, and a
+repeated filter would lose its first value.
 """
 
 import hmac
@@ -11,8 +14,10 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any, NoReturn, get_origin
 
+from fastapi import Request
+from fastapi.dependencies.models import Dependant
 from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -24,6 +29,7 @@ from crawler_lifecycle.http.tokens import Tokens
 from crawler_lifecycle.metrics import REFUSED_CALLERS
 
 BODY = "body"
+LONGEST_NAME = 100  # characters of an unknown parameter's name in the answer
 DEEPEST = 200  # levels; readers deeper in the stack fail at their limit of recursion, some of them without words
 TOO_DEEP = f"is nested more than {DEEPEST} deep"
 METHODS_WITH_A_BODY = ("POST", "PUT", "PATCH", "DELETE")
@@ -255,3 +261,25 @@ class ApiCallerCheck:
             return no_token()
         scope.setdefault("state", {})["caller"] = caller
         return None
+
+
+async def refuse_unknown_parameters(request: Request) -> None:
+    """Raise BadInput for a query parameter that the endpoint does not have, or that comes more than once."""
+    may_be_repeated = dict(_query_parameters(request.scope["route"].dependant))
+    known = may_be_repeated.keys()
+    for name in request.query_params:
+        if name not in known:
+            known_parameters = (
+                f"the parameters here are {', '.join(sorted(known))}" if known else "there are no parameters here"
+            )
+            raise BadInput(name[:LONGEST_NAME] or "query", f"unknown parameter: {known_parameters}")
+        if not may_be_repeated[name] and len(request.query_params.getlist(name)) > 1:
+            raise BadInput(name, "expected once")
+
+
+def _query_parameters(dependant: Dependant) -> Iterator[tuple[str, bool]]:
+    """Yield the names for an endpoint's query parameters, each with whether it may be repeated."""
+    for parameter in dependant.query_params:
+        yield parameter.alias, get_origin(parameter.field_info.annotation) is list
+    for part in dependant.dependencies:
+        yield from _query_parameters(part)

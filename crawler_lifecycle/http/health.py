@@ -2,14 +2,17 @@
 
 A process is alive while its loop turns. A failed pass counts as a turn, since a restart mends no outage of other
 services. A process is ready while all its needs, such as database and Temporal, have answered lately.
+
+`/readyz` and the health ports need no token. Strangers are shown only the part and one word, such as `database:
+unavailable`. Addresses, accounts, paths and the words of other servers stay in the log.
 """
 
 import asyncio
 import json
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -20,15 +23,44 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from crawler_lifecycle.base.disk import check_room
-from crawler_lifecycle.errors import LifecycleError, NotReady
-from crawler_lifecycle.http.problems import FAILED, NO_ANSWER, cause_word
+from crawler_lifecycle.errors import LifecycleError, NotReady, TemporaryError
 from crawler_lifecycle.settings.processes import HealthSettings
 
 logger = logging.getLogger(__name__)
+NO_ANSWER, FAILED, NOT_READY, UNAVAILABLE = "no_answer", "failed", "not_ready", "unavailable"
 PAUSE = 15.0  # seconds between two checks of the disks
 TRIES = 4  # a need is asked so often before its silence makes the process unready
 CLIENT_SECONDS = 10.0  # time limit for a client to send its request
 Need = Callable[[], Awaitable[object]]  # asks a service that the process needs; raises an error without an answer
+
+
+def cause_word(error: LifecycleError) -> str:
+    """Return the error's own cause, or the word for its family."""
+    if error.cause is not None:
+        return error.cause
+    if isinstance(error, NotReady):
+        return NOT_READY
+    return UNAVAILABLE if isinstance(error, TemporaryError) else FAILED
+
+
+class PublicProblems:
+    """Shortens errors for strangers. The log gets the whole message, but a part's repeated problem only once."""
+
+    def __init__(self) -> None:
+        self._logged: dict[str, str] = {}  # last logged message by part; the part's last block raised an error
+
+    @contextmanager
+    def shortened(self, part: str) -> Iterator[None]:
+        """Raise an error from the block again as a TemporaryError with the part's name and one word."""
+        try:
+            yield
+        except LifecycleError as error:
+            if self._logged.get(part) != error.message:
+                logger.warning("not ready: %s: %s", part, error.message)
+            self._logged[part] = error.message
+            word = cause_word(error)
+            raise TemporaryError(f"{part}: {word}", cause=error.cause) from error
+        self._logged.pop(part, None)
 
 
 @dataclass

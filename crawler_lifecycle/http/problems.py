@@ -1,20 +1,10 @@
-"""Answer errors with problems: JSON of the type application/problem+json (RFC 9457), for both HTTP services.
+"""Answer errors with problems: JSON of the type application/problem+json (RFC 9457), for both HTTP services."""
 
-`/readyz` and the health ports need no token. There `PublicProblems` shows strangers only the part and one word, such as
-`database: unavailable`. Addresses, accounts, paths and the words of other servers stay in the log.
-
-Requests with unknown or repeated query parameters are refused: a misspelt filter would otherwise return everything, and
-a repeated filter would lose its first value.
-"""
-
-import logging
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
-from typing import Any, get_origin
+from typing import Any
 
 from fastapi import FastAPI, Request, Response
-from fastapi.dependencies.models import Dependant
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
@@ -23,8 +13,6 @@ from crawler_lifecycle.base.refusals import expectation, field_name
 from crawler_lifecycle.errors import BadInput, Conflict, LifecycleError, NotFound, NotReady, Removed, TemporaryError
 from crawler_lifecycle.model.deployment import Mistake, Problem
 
-logger = logging.getLogger(__name__)
-NO_ANSWER, FAILED, NOT_READY, UNAVAILABLE = "no_answer", "failed", "not_ready", "unavailable"
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_SECONDS = 5
 MOST_MISTAKES = 100  # in an answer
@@ -48,36 +36,6 @@ CODES = {
 }
 Responses = dict[int | str, dict[str, Any]]  # descriptions of an endpoint's responses by status, for the document
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
-LONGEST_NAME = 100  # characters of an unknown parameter's name in the answer
-
-
-def cause_word(error: LifecycleError) -> str:
-    """Return the error's own cause, or the word for its family."""
-    if error.cause is not None:
-        return error.cause
-    if isinstance(error, NotReady):
-        return NOT_READY
-    return UNAVAILABLE if isinstance(error, TemporaryError) else FAILED
-
-
-class PublicProblems:
-    """Shortens errors for strangers. The log gets the whole message, but a part's repeated problem only once."""
-
-    def __init__(self) -> None:
-        self._logged: dict[str, str] = {}  # last logged message by part; the part's last block raised an error
-
-    @contextmanager
-    def shortened(self, part: str) -> Iterator[None]:
-        """Raise an error from the block again as a TemporaryError with the part's name and one word."""
-        try:
-            yield
-        except LifecycleError as error:
-            if self._logged.get(part) != error.message:
-                logger.warning("not ready: %s: %s", part, error.message)
-            self._logged[part] = error.message
-            word = cause_word(error)
-            raise TemporaryError(f"{part}: {word}", cause=error.cause) from error
-        self._logged.pop(part, None)
 
 
 def problem(status: int, detail: str, field: str | None = None, headers: Mapping[str, str] | None = None) -> Response:
@@ -189,28 +147,6 @@ async def _answer_http_exception(_: Request, error: Exception) -> Response:
 
 async def _answer_bug(_: Request, error: Exception) -> Response:
     return problem(500, f"unexpected {type(error).__name__}; see the service's log for more")
-
-
-async def refuse_unknown_parameters(request: Request) -> None:
-    """Raise BadInput for a query parameter that the endpoint does not have, or that comes more than once."""
-    may_be_repeated = dict(_query_parameters(request.scope["route"].dependant))
-    known = may_be_repeated.keys()
-    for name in request.query_params:
-        if name not in known:
-            known_parameters = (
-                f"the parameters here are {', '.join(sorted(known))}" if known else "there are no parameters here"
-            )
-            raise BadInput(name[:LONGEST_NAME] or "query", f"unknown parameter: {known_parameters}")
-        if not may_be_repeated[name] and len(request.query_params.getlist(name)) > 1:
-            raise BadInput(name, "expected once")
-
-
-def _query_parameters(dependant: Dependant) -> Iterator[tuple[str, bool]]:
-    """Yield the names for an endpoint's query parameters, each with whether it may be repeated."""
-    for parameter in dependant.query_params:
-        yield parameter.alias, get_origin(parameter.field_info.annotation) is list
-    for part in dependant.dependencies:
-        yield from _query_parameters(part)
 
 
 async def answer_wrong_method(request: Request, error: Exception) -> Response:

@@ -20,9 +20,9 @@ from starlette.exceptions import HTTPException
 from crawler_lifecycle.base.bulkhead import Bulkhead
 from crawler_lifecycle.base.requesters import LONGEST_CLAIM, Requester, of_token
 from crawler_lifecycle.errors import LifecycleError, TemporaryError
-from crawler_lifecycle.http.health import DiskWatch
+from crawler_lifecycle.http.health import DiskWatch, PublicProblems
 from crawler_lifecycle.http.middleware import Metrics
-from crawler_lifecycle.http.problems import RETRY_AFTER_SECONDS, PublicProblems
+from crawler_lifecycle.http.problems import RETRY_AFTER_SECONDS
 from crawler_lifecycle.http.tokens import Scope, Token, Tokens
 from crawler_lifecycle.settings.processes import ApiSettings
 from crawler_lifecycle.temporal.engine import Engine

@@ -23,7 +23,7 @@ from crawler_lifecycle.flows.model.requests import (
     RetryItems,
     StartManager,
 )
-from crawler_lifecycle.http import document as docs
+from crawler_lifecycle.http import document
 from crawler_lifecycle.http.problems import problems
 from crawler_lifecycle.http.state import OPERATING, READING, Caller
 from crawler_lifecycle.managers.authors.preview import added_items
@@ -84,11 +84,11 @@ Chosen = Annotated[ItemFilter, Depends(_item_filter)]
     status_code=201,
     dependencies=OPERATING,
     response_model=FlowAnswer,
-    responses=docs.answer(201, "The manager is stored.")
-    | docs.answer(200, "The manager was started before under this flow id.", FlowAnswer)
+    responses=document.answer(201, "The manager is stored.")
+    | document.answer(200, "The manager was started before under this flow id.", FlowAnswer)
     | problems(
         _409="The family has this manager with another class or other arguments.",
-        _422=docs.NOT_ACCEPTABLE + " The catalogue may have no such manager. Nothing was written.",
+        _422=document.NOT_ACCEPTABLE + " The catalogue may have no such manager. Nothing was written.",
     ),
 )
 async def start_manager(
@@ -110,7 +110,7 @@ async def start_manager(
 @router.post(
     "/managers/definition",
     dependencies=OPERATING,
-    responses=problems(_422=docs.NOT_ACCEPTABLE + " The catalogue may have no such manager."),
+    responses=problems(_422=document.NOT_ACCEPTABLE + " The catalogue may have no such manager."),
 )
 async def preview_manager(api: CurrentApi, body: StartManager) -> FlowDefinition:
     """Return the catalogue manager's flow as a start would store the flow. Nothing is written."""
@@ -120,7 +120,7 @@ async def preview_manager(api: CurrentApi, body: StartManager) -> FlowDefinition
 @router.get(
     "/{flow:path}/managers",
     dependencies=READING,
-    responses=problems(_404=docs.NO_FLOW),
+    responses=problems(_404=document.NO_FLOW),
 )
 def list_managers(api: CurrentApi, flow: Flow) -> ManagerList:
     """Return the flow's crawl managers with the numbers of their items, their sums, and their problems."""
@@ -130,7 +130,7 @@ def list_managers(api: CurrentApi, flow: Flow) -> ManagerList:
 @router.get(
     "/{flow:path}/items",
     dependencies=READING,
-    responses=problems(_404=docs.NO_FLOW),
+    responses=problems(_404=document.NO_FLOW),
 )
 def list_items(
     api: CurrentApi,
@@ -147,7 +147,7 @@ def list_items(
 @router.get(
     "/{flow:path}/why-item",
     dependencies=READING,
-    responses=problems(_404=docs.NO_FLOW_OR_ITEM),
+    responses=problems(_404=document.NO_FLOW_OR_ITEM),
 )
 def explain_item(
     api: CurrentApi,
@@ -162,7 +162,7 @@ def explain_item(
 @router.get(
     "/{flow:path}/item-attempts",
     dependencies=READING,
-    responses=problems(_404=docs.NO_FLOW_OR_ITEM),
+    responses=problems(_404=document.NO_FLOW_OR_ITEM),
 )
 def list_item_attempts(
     api: CurrentApi,
@@ -177,7 +177,7 @@ def list_item_attempts(
 @router.get(
     "/{flow:path}/manager-log",
     dependencies=READING,
-    responses=problems(_404=docs.NO_FLOW),
+    responses=problems(_404=document.NO_FLOW),
 )
 def get_manager_log(api: CurrentApi, flow: Flow, manager: Manager = None) -> OutputLines:
     """Return the last lines that a crawl manager's object has printed or logged: at most 200 lines."""
@@ -196,7 +196,7 @@ async def add_items(api: CurrentApi, caller: Caller, flow: Flow, body: AddItemsB
     "/{flow:path}/retry-items",
     status_code=202,
     dependencies=OPERATING,
-    responses=effect("The flow does not allow the retry.", docs.NO_FLOW_OR_ITEM),
+    responses=effect("The flow does not allow the retry.", document.NO_FLOW_OR_ITEM),
 )
 async def retry_items(
     api: CurrentApi,
@@ -214,7 +214,7 @@ async def retry_items(
     "/{flow:path}/cancel-items",
     status_code=202,
     dependencies=OPERATING,
-    responses=effect("The flow does not allow the cancel.", docs.NO_FLOW_OR_ITEM),
+    responses=effect("The flow does not allow the cancel.", document.NO_FLOW_OR_ITEM),
 )
 async def cancel_items(
     api: CurrentApi,

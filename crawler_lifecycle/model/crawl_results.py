@@ -1,18 +1,13 @@
-"""Crawl results, the outcome facts of jobs, and the sums of crawls' stats.
+"""Crawl results, and the sums of crawls' stats.
 
 A crawl writes its result, an account of its own end, to the file that CRAWL_RESULT names. On Kubernetes the file is the
 container's termination message. There the cluster puts log text after a failure without a message, so a text may also
 be no result at all.
-
-Looks read outcome facts from the cluster's objects. The database keeps the facts with the task, since the facts decide
-the task's status even when the cluster's objects are gone. Evidence (the last log lines, events, the node) never
-decides.
 """
 
 import json
 import re
 from collections.abc import Iterable
-from datetime import datetime
 from math import isfinite
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, field_validator
@@ -32,9 +27,6 @@ FIRST_STATS = ("items", "pages", "bytes", "errors")  # the sums that lists show;
 PROBLEM = "CRAWL_RESULT not used: {}"
 LONGEST_PROBLEM = 300  # characters
 BEGINNING = re.compile(rf'\s*\{{\s*"{VERSION_FIELD}"\s*:')
-LONGEST_MESSAGE = (
-    300  # characters in the facts: a look's result with very many ended tasks must fit into a Temporal payload
-)
 
 Number = int | float
 Stats = dict[str, Number]
@@ -160,33 +152,3 @@ def _first_mistake(error: ValidationError) -> str:
     first = error.errors(include_url=False)[0]
     place = ".".join(part if str(part).isprintable() else repr(part) for part in map(str, first["loc"]))[:LONGEST_NAME]
     return (f"{place}: {expectation(first)}" if place else expectation(first))[:LONGEST_PROBLEM]
-
-
-class OutcomeFacts(Message):
-    """Facts about a job's program. The facts count only for the task with the same `job_uid` in its row."""
-
-    job_uid: str
-    pod_uid: str | None = Field(default=None, description="pod that showed the facts; none: only the job showed facts")
-    succeeded: bool | None = Field(
-        default=None, description="whether the main program succeeded; none: no end was seen"
-    )
-    told_to_end: bool | None = Field(
-        default=None, description="whether a request to end came before the program's end; none: unknown"
-    )
-    told_by: str | None = Field(default=None, description="sender of the request to end, in one word")
-    reason: str | None = Field(default=None, description="reason of a failure, in one word")
-    exit_code: int | None = None
-    message: str | None = Field(default=None, description="last message of the program or of its pod")
-    started_at: datetime | None = None
-    ended_at: datetime | None = None
-    result: CrawlResult | None = Field(default=None, description="the program's own account")
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether the facts show the program's end."""
-        return self.succeeded is not None
-
-    @property
-    def ended_by_itself(self) -> bool:
-        """Whether the program surely ended before any request to end."""
-        return self.has_ended and self.told_to_end is False

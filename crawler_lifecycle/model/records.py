@@ -40,6 +40,7 @@ class RunFilter(Message):
         return not self.model_dump(exclude_defaults=True).keys() <= {"crawler", "flow", "flows"}
 
 
+EXPORT_PATIENCE = 30.0  # seconds that commands wait for a run's exports after its end
 ALL_RUNS = RunFilter()
 OPEN_RUNS = RunFilter(statuses=tuple(status for status in RunStatus if not status.is_over), flows=True)
 

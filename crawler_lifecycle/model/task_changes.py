@@ -5,7 +5,7 @@ from datetime import datetime
 from pydantic import Field
 
 from crawler_lifecycle.base.base import Message
-from crawler_lifecycle.model.crawl_results import OutcomeFacts
+from crawler_lifecycle.model.looks import OutcomeFacts
 from crawler_lifecycle.model.requests import FlowLink
 from crawler_lifecycle.model.retries import NextAttempt
 from crawler_lifecycle.model.run_plan import RunInput

@@ -16,6 +16,7 @@ from crawler_lifecycle.model.answers import Resumed, Started, Stopping
 from crawler_lifecycle.model.deployment import Problem
 from crawler_lifecycle.model.notices import Notice
 from crawler_lifecycle.model.records import (
+    EXPORT_PATIENCE,
     ExportRecord,
     LogPart,
     RunDetails,
@@ -31,7 +32,6 @@ from crawler_lifecycle.transport.connection import HttpConnection, segment, with
 from crawler_lifecycle.transport.streams import AnswerPage, every, followed
 
 LARGEST_PAGE = 500  # runs
-EXPORT_PATIENCE = 30.0  # seconds to wait for a watched run's exports after its end
 OUTAGE_PATIENCE = 60.0  # seconds: longest outage while a run is watched
 PAUSE = 0.5  # seconds between two reads while the exports are made, or after a failed read
 

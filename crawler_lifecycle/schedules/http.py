@@ -11,7 +11,7 @@ from crawler_lifecycle.base.base import Message, Request
 from crawler_lifecycle.base.requesters import of_token
 from crawler_lifecycle.errors import BadInput, NotFound, TemporaryError
 from crawler_lifecycle.flows.commands.definitions import read_definition
-from crawler_lifecycle.http import document as docs
+from crawler_lifecycle.http import document
 from crawler_lifecycle.http.problems import problem, problem_with_unknown_result, problems
 from crawler_lifecycle.http.state import (
     DOOR,
@@ -122,7 +122,7 @@ async def list_schedules(api: CurrentApi) -> ScheduleList:
 @router.get(
     "/{schedule}",
     dependencies=READING,
-    responses=problems(_404=docs.NO_SCHEDULE),
+    responses=problems(_404=document.NO_SCHEDULE),
 )
 async def get_schedule(
     api: CurrentApi,
@@ -138,12 +138,12 @@ async def get_schedule(
     "/{schedule}",
     dependencies=OPERATING,
     response_model=ScheduleDetails,
-    responses=docs.answer(200, "The schedule has these rules from now on.")
-    | docs.answer(201, "The schedule is made.", ScheduleDetails)
+    responses=document.answer(200, "The schedule has these rules from now on.")
+    | document.answer(201, "The schedule is made.", ScheduleDetails)
     | problems(
         _409="The name belongs to a schedule of another application.",
         _412="There is a schedule of this name already, and the request has `If-None-Match: *`.",
-        _422=docs.NOT_ACCEPTABLE + " Nothing was changed.",
+        _422=document.NOT_ACCEPTABLE + " Nothing was changed.",
     ),
 )
 async def put_schedule(
@@ -193,7 +193,7 @@ def _schedule_request(
 @router.post(
     "/{schedule}/pause",
     dependencies=OPERATING,
-    responses=problems(_404=docs.NO_SCHEDULE),
+    responses=problems(_404=document.NO_SCHEDULE),
 )
 async def pause_schedule(
     api: CurrentApi,
@@ -208,7 +208,7 @@ async def pause_schedule(
 @router.post(
     "/{schedule}/resume",
     dependencies=OPERATING,
-    responses=problems(_404=docs.NO_SCHEDULE),
+    responses=problems(_404=document.NO_SCHEDULE),
 )
 async def resume_schedule(
     api: CurrentApi,
@@ -224,13 +224,13 @@ async def resume_schedule(
     "/{schedule}/trigger",
     dependencies=OPERATING,
     response_model=Triggered,
-    responses=docs.answer(
+    responses=document.answer(
         202,
         "The schedule is triggered, and the outcome is not known yet. A second request would start a second "
         "occurrence.",
         Triggered,
     )
-    | problems(_404=docs.NO_SCHEDULE),
+    | problems(_404=document.NO_SCHEDULE),
 )
 async def trigger_schedule(commands: Commands, schedule: ScheduleName, response: Response) -> Triggered | Response:
     """Start an occurrence now, also of a paused schedule. The overlap policy applies; the answer has the outcome.
@@ -250,8 +250,8 @@ async def trigger_schedule(commands: Commands, schedule: ScheduleName, response:
     status_code=202,
     dependencies=OPERATING,
     response_model=Backfilled,
-    responses=docs.answer(202, "The runs are started.")
-    | problems(_404=docs.NO_SCHEDULE, _422=docs.NOT_ACCEPTABLE + " Nothing was started."),
+    responses=document.answer(202, "The runs are started.")
+    | problems(_404=document.NO_SCHEDULE, _422=document.NOT_ACCEPTABLE + " Nothing was started."),
 )
 async def backfill_schedule(commands: Commands, schedule: ScheduleName, body: BackfillBody) -> Backfilled | Response:
     """Start the occurrences due in a past period, whether they ran or not. A repeated request may start the
@@ -267,7 +267,7 @@ async def backfill_schedule(commands: Commands, schedule: ScheduleName, body: Ba
 @router.delete(
     "/{schedule}",
     dependencies=OPERATING,
-    responses=problems(_404=docs.NO_SCHEDULE),
+    responses=problems(_404=document.NO_SCHEDULE),
 )
 async def delete_schedule(commands: Commands, schedule: ScheduleName) -> Deleted:
     """Remove a schedule. Runs under way continue, and earlier runs stay recorded."""

@@ -18,11 +18,11 @@ from crawler_lifecycle.errors import TemporaryError
 from crawler_lifecycle.flows.http import commands as flow_commands
 from crawler_lifecycle.flows.http import flows
 from crawler_lifecycle.http.document import COMMON, DESCRIPTION
-from crawler_lifecycle.http.gate import ApiCallerCheck, Gate
-from crawler_lifecycle.http.health import DiskWatch
+from crawler_lifecycle.http.gate import ApiCallerCheck, Gate, refuse_unknown_parameters
+from crawler_lifecycle.http.health import NO_ANSWER, DiskWatch
 from crawler_lifecycle.http.http_process import Health, new_app
 from crawler_lifecycle.http.middleware import EntityTags, NormalizedRequests, RequestCounting
-from crawler_lifecycle.http.problems import NO_ANSWER, answer_wrong_method, refuse_unknown_parameters
+from crawler_lifecycle.http.problems import answer_wrong_method
 from crawler_lifecycle.http.state import READING, ApiState, api_state
 from crawler_lifecycle.http.tokens import Tokens
 from crawler_lifecycle.limits import http as admission

@@ -684,7 +684,7 @@ def test_an_old_closing_notice_is_left_to_whoever_resumes_its_run(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = undelivered(house, monkeypatch)
-    monkeypatch.setattr("crawler_lifecycle.audits.rules.flows.is_too_old", lambda *_: True)
+    monkeypatch.setattr("crawler_lifecycle.audits.rules.handovers.is_too_old", lambda *_: True)
     assert audit(house, AuditPart.HANDOVERS).acted == 0
     (finding,) = house.details(plan).findings
     assert (finding.kind, "`crawlctl resume` does it" in (finding.problem or "")) == (FindingKind.UNDELIVERED, True)

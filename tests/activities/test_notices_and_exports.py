@@ -15,10 +15,11 @@ import pytest
 
 from crawler_lifecycle.delivery.activities.notices import NoticeActivities
 from crawler_lifecycle.delivery.adapters.json_lines import FilePusher
-from crawler_lifecycle.delivery.pushers.channels import Webhook, endpoints
 from crawler_lifecycle.delivery.pushers.fan_out import FanOut
+from crawler_lifecycle.delivery.pushers.webhooks import Webhook, endpoints
 from crawler_lifecycle.errors import TemporaryError
-from crawler_lifecycle.model.crawl_results import CrawlResult, OutcomeFacts
+from crawler_lifecycle.model.crawl_results import CrawlResult
+from crawler_lifecycle.model.looks import OutcomeFacts
 from crawler_lifecycle.model.notices import WebhookNotice
 from crawler_lifecycle.model.records import Explanation
 from crawler_lifecycle.model.requests import StopRequest

@@ -12,11 +12,11 @@ import pytest_asyncio
 
 from crawler_lifecycle.assembly.store import SqlStore
 from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.model.answers import Started
 from crawler_lifecycle.model.deployment import Crawler
 from crawler_lifecycle.model.records import RunRecord
 from crawler_lifecycle.model.requests import RunRequest
 from crawler_lifecycle.model.states import RunStatus
-from crawler_lifecycle.runs.commands.runs import Started
 from crawler_lifecycle.runs.ports import NewRun
 from tests.browser.chromium import Page, chromium, program
 from tests.databases import missing, ref_to

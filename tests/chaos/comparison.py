@@ -14,11 +14,11 @@ from typing import Any
 from temporalio.client import Client
 
 from crawler_lifecycle.clusters.local.records import EndRecord, JobFolder
+from crawler_lifecycle.model.answers import Started
 from crawler_lifecycle.model.looks import JobKey
 from crawler_lifecycle.model.naming import EXPORT_WORKFLOW, FLOW_WORKFLOW, RUN_WORKFLOW, event_id
 from crawler_lifecycle.model.records import ExportRecord, RunDetails, TaskRecord
 from crawler_lifecycle.model.states import ExportState, Intent, RunStatus, TaskStatus
-from crawler_lifecycle.runs.commands.runs import Started
 from tests.chaos.ground import Ground
 from tests.embedded import processes_of
 from tests.process.crawls import Job

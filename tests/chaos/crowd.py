@@ -14,13 +14,13 @@ from temporalio.service import RPCError
 
 from crawler_lifecycle.errors import LifecycleError, TemporaryError
 from crawler_lifecycle.limits.ports import Limits
+from crawler_lifecycle.model.answers import Started
 from crawler_lifecycle.model.flow_states import FlowState
 from crawler_lifecycle.model.reasons import ADMISSION
 from crawler_lifecycle.model.records import RunDetails
 from crawler_lifecycle.model.requests import RunRequest, StopRequest
 from crawler_lifecycle.model.retries import Retries
 from crawler_lifecycle.model.states import RunStatus, TaskStatus
-from crawler_lifecycle.runs.commands.runs import Started
 from tests.chaos.comparison import divergences
 from tests.chaos.crowd_managers import CRAWLS, CrowdOfManagers
 from tests.chaos.faults import Fault, faults

@@ -6,8 +6,8 @@ from contextlib import suppress
 
 from crawler_lifecycle.errors import LifecycleError
 from crawler_lifecycle.flows.model.turns import Counts
+from crawler_lifecycle.model.answers import Started
 from crawler_lifecycle.model.states import TaskStatus
-from crawler_lifecycle.runs.commands.runs import Started
 from tests.chaos.ground import Ground
 from tests.chaos.manager_comparison import compared_manager
 from tests.chaos.manager_people import ManagerDeed, ManagerPeople

@@ -20,10 +20,10 @@ from crawler_lifecycle.flows.model.requests import (
     StopFlow,
     StopWay,
 )
+from crawler_lifecycle.model.answers import Started
 from crawler_lifecycle.model.flow_states import MemberState
 from crawler_lifecycle.model.naming import flow_workflow_id
 from crawler_lifecycle.model.records import RunSummary
-from crawler_lifecycle.runs.commands.runs import Started
 from tests.chaos.flow_lives import ENDLESS, FlowDeed, FlowLife
 from tests.chaos.graph import a_flow
 from tests.chaos.ground import Ground

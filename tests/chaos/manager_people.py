@@ -17,11 +17,11 @@ from crawler_lifecycle.flows.commands.flow_commands import FlowCommands
 from crawler_lifecycle.flows.model.definition import CallForm, FlowDefinition, MemberDefinition, StepWork
 from crawler_lifecycle.flows.model.manager_records import ManagerStatus
 from crawler_lifecycle.flows.model.requests import AddItems, HoldFlow, PushFlow, RetryItems, StopFlow, StopWay
+from crawler_lifecycle.model.answers import Started
 from crawler_lifecycle.model.manager_items import Item
 from crawler_lifecycle.model.naming import flow_workflow_id
 from crawler_lifecycle.model.records import RunRecord
 from crawler_lifecycle.model.requests import RunParameters
-from crawler_lifecycle.runs.commands.runs import Started
 from tests.chaos.ground import Ground
 from tests.chaos.manager_comparison import ToldManager, told_manager
 from tests.chaos.managing import Shops

@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 from temporalio.service import RPCError
 
 from crawler_lifecycle.errors import LifecycleError, PermanentError, TemporaryError
-from crawler_lifecycle.model.answers import Stopping
+from crawler_lifecycle.model.answers import Started, Stopping
 from crawler_lifecycle.model.requests import RunRequest, StopRequest
-from crawler_lifecycle.runs.commands.runs import Started
 from tests.chaos.ground import Ground
 from tests.chaos.lives import Deed, Life
 

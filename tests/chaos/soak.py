@@ -21,7 +21,7 @@ from random import Random, SystemRandom
 from temporalio.runtime import LoggingConfig, Runtime, TelemetryConfig, TelemetryFilter
 
 from crawler_lifecycle.errors import LifecycleError
-from crawler_lifecycle.runs.commands.runs import Started
+from crawler_lifecycle.model.answers import Started
 from crawler_lifecycle.stack.interruption import Interrupted, until_interrupted
 from tests.chaos.comparison import divergences, left_over, open_workflows, timeline, told
 from tests.chaos.flow_comparison import compared_flow, told_flow

@@ -33,6 +33,7 @@ from crawler_lifecycle.model.requests import RunRequest, StopRequest
 from crawler_lifecycle.model.states import RunStatus
 from crawler_lifecycle.runs.ports import NewRun
 from crawler_lifecycle.settings.installation import Installation
+from tests.audits import audited
 from tests.clusters import LocalBench
 from tests.databases import ref_to
 from tests.messages import a_notice
@@ -127,7 +128,7 @@ async def test_a_run_whose_workflow_fails_is_told_everywhere_and_closed_when_it_
     doctor = {check.part: check for check in await control.doctor()}["runs"]
     assert not doctor.ok
     assert f"1 run cannot continue ({run.run_id})" in doctor.line
-    report = await control.audits.run(AuditRequest())
+    report = await audited(control.audits)
     assert [each.run_id for each in report.findings if each.kind is FindingKind.WORKFLOW_FAILING] == [run.run_id]
     await handle.terminate("as the message says")
     await search.search()
@@ -155,14 +156,14 @@ async def test_runs_without_a_workflow_go_on(control: Control) -> None:
     expected = {terminated, deleted, lost}
 
     async def seen() -> bool:
-        dry = await control.audits.run(AuditRequest())
+        dry = await audited(control.audits)
         return {each.run_id for each in dry.findings if each.kind is FindingKind.UNSUPERVISED} == expected
 
     await eventually_async(seen, "Temporal's list to show what is open")
     assert [control.runs.show(run_id).findings for run_id in expected] == [[], [], []]
     assert {control.runs.show(run_id).run.epoch for run_id in expected} == {1}
 
-    report = await control.audits.run(AuditRequest(repair=True))
+    report = await audited(control.audits, repair=True)
     assert report.is_complete
     assert report.parts[AuditPart.RUNS].found == {FindingKind.UNSUPERVISED: 3}
     for run_id in expected:
@@ -180,7 +181,7 @@ async def test_runs_without_a_workflow_go_on(control: Control) -> None:
     assert await control.engine.requested_run_id("of-nobody") is None
 
     async def agrees() -> bool:
-        again = await control.audits.run(AuditRequest(repair=True))
+        again = await audited(control.audits, repair=True)
         return again.is_complete and again.findings_count == 0
 
     await eventually_async(agrees, "nothing to disagree any more")
@@ -207,7 +208,7 @@ async def test_an_end_that_nobody_was_told_is_told(control: Control) -> None:
     histories = SqlStore(control.parts.database).runs
     run = histories.create(new)
     ref = await _closed(control, run.run_id)
-    report = await control.audits.run(AuditRequest(repair=True))
+    report = await audited(control.audits, repair=True)
     assert report.parts[AuditPart.HANDOVERS].found == {FindingKind.EXPORT_PENDING: 1}
     await until_handed_over(control, ref)
     details = control.runs.show(ref)
@@ -252,7 +253,7 @@ async def test_an_open_workflow_of_another_type_is_not_taken_for_the_runs_own(co
     with pytest.raises(Conflict, match=f"another type: end {taken} first"):
         await control.runs.resume(run.run_id)
     await _closed(control, run.run_id)
-    report = await control.audits.run(AuditRequest(repair=True))
+    report = await audited(control.audits, repair=True)
     (told,) = [each for each in report.findings if each.run_id == run.run_id]
     assert (told.kind, told.action) == (FindingKind.EXPORT_PENDING, None)
     assert f"end {taken} first" in (told.problem or "")

@@ -10,12 +10,12 @@ from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
 
 from crawler_lifecycle.database.schema import scope_changes
 from crawler_lifecycle.flows.model.requests import ApproveMember, PushFlow
+from crawler_lifecycle.model.answers import Started
 from crawler_lifecycle.model.audits import AuditReport, AuditRequest, FindingKind, FindingRecord
 from crawler_lifecycle.model.flow_states import FlowState
 from crawler_lifecycle.model.naming import AUDIT_WORKFLOW
 from crawler_lifecycle.model.requests import StopRequest
 from crawler_lifecycle.model.states import TaskStatus
-from crawler_lifecycle.runs.commands.runs import Started
 from tests.crash.flows import die_after_commit, until_ended
 from tests.crash.graph import deciding
 from tests.crash.stack import BETWEEN_NUDGES, PATIENCE, PAUSE, Case, patiently, until

@@ -13,6 +13,7 @@ from temporalio.client import RPCTimeoutOrCancelledError, WorkflowExecutionStatu
 from temporalio.service import RPCError
 
 from crawler_lifecycle.delivery.adapters.zip_writer import archived_name
+from crawler_lifecycle.model.answers import Started
 from crawler_lifecycle.model.limits import LEAST_TASKS
 from crawler_lifecycle.model.naming import (
     AUDIT_WORKFLOW,
@@ -26,7 +27,6 @@ from crawler_lifecycle.model.reasons import ADMISSION, IMAGE_PULL
 from crawler_lifecycle.model.requests import StopRequest
 from crawler_lifecycle.model.run_plan import ExportedEnd, RunRef
 from crawler_lifecycle.model.states import RunStatus, StopPhase, TaskStatus, Trigger
-from crawler_lifecycle.runs.commands.runs import Started
 from crawler_lifecycle.runs.rules.limits import HELD, RELEASED
 from crawler_lifecycle.temporal.visibility import CRAWLER_NAME
 from tests.crash.audits import BEFORE_THE_EXPORT, audited

@@ -19,10 +19,10 @@ from crawler_lifecycle.flows.model.requests import (
     PushFlow,
     RetryMembers,
 )
+from crawler_lifecycle.model.answers import Started
 from crawler_lifecycle.model.flow_states import FlowState, MemberState
 from crawler_lifecycle.model.naming import flow_workflow_id
 from crawler_lifecycle.model.states import TaskStatus
-from crawler_lifecycle.runs.commands.runs import Started
 from tests.crash.graph import addition, calls_of, deciding, hanging, whole
 from tests.crash.stack import PATIENCE, PAUSE, Case, patiently, until
 from tests.embedded import environment

@@ -3,11 +3,11 @@
 from datetime import UTC, datetime
 from itertools import accumulate
 
+from crawler_lifecycle.model.answers import Started
 from crawler_lifecycle.model.limits import LEAST_TASKS, LimitRecord, PauseRequest, ScopeName
 from crawler_lifecycle.model.reasons import ADMISSION, PAUSED
 from crawler_lifecycle.model.records import RunDetails
 from crawler_lifecycle.model.states import RunStatus, TaskStatus
-from crawler_lifecycle.runs.commands.runs import Started
 from tests.crash.stack import Case, until
 from tests.process.crawls import Job
 

@@ -7,10 +7,10 @@ from crawler_lifecycle.flows.model.definition import CallForm, FlowDefinition, M
 from crawler_lifecycle.flows.model.manager_records import ItemRecord
 from crawler_lifecycle.flows.model.requests import PushFlow, StopFlow, StopWay
 from crawler_lifecycle.flows.model.turns import Counts
+from crawler_lifecycle.model.answers import Started
 from crawler_lifecycle.model.flow_states import FlowState, MemberState
 from crawler_lifecycle.model.records import RunRecord
 from crawler_lifecycle.model.states import TaskStatus
-from crawler_lifecycle.runs.commands.runs import Started
 from tests.crash.flows import nudged, states, until_ended
 from tests.crash.graph import calls_of
 from tests.crash.managing import EXTRA, FAILING, HELD_BACK, Polite, Shops

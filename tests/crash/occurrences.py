@@ -12,9 +12,9 @@ from crawler_lifecycle.errors import NotFound
 from crawler_lifecycle.flows import Workflow
 from crawler_lifecycle.flows.model.requests import ApproveMember
 from crawler_lifecycle.flows.rules.messages import FlowOccurrence
+from crawler_lifecycle.model.answers import Started
 from crawler_lifecycle.model.flow_states import FlowState
 from crawler_lifecycle.model.naming import SCHEDULED, SCHEDULED_FLOW_WORKFLOW
-from crawler_lifecycle.runs.commands.runs import Started
 from tests.crash.flows import nudged, run_of, runs_of, supervisor_of, until_ended, until_started
 from tests.crash.graph import deciding, leaving
 from tests.crash.stack import PATIENCE, PAUSE, Case, patiently, until

@@ -21,12 +21,12 @@ from crawler_lifecycle.assembly.parts import Parts
 from crawler_lifecycle.clusters.adapters.catalogue import Catalogue
 from crawler_lifecycle.database.migrate import upgrade
 from crawler_lifecycle.errors import LifecycleError, TemporaryError
+from crawler_lifecycle.model.answers import Started
 from crawler_lifecycle.model.deployment import DeploymentRequest
 from crawler_lifecycle.model.naming import RUN_WORKFLOW
 from crawler_lifecycle.model.records import RunDetails
 from crawler_lifecycle.model.requests import RunRequest
 from crawler_lifecycle.model.states import ExportState
-from crawler_lifecycle.runs.commands.runs import Started
 from crawler_lifecycle.settings.installation import Installation
 from crawler_lifecycle.stack.plan import Ports, StackPlan, make_plan, temporal_part
 from tests.crash.calls import CALLS

@@ -21,7 +21,7 @@ from crawler_lifecycle.assembly.parts import Parts
 from crawler_lifecycle.assembly.plugin import WORKFLOWS
 from crawler_lifecycle.errors import LifecycleError
 from crawler_lifecycle.managers.ports import ManagerLedger
-from crawler_lifecycle.runs.commands.runs import Started
+from crawler_lifecycle.model.answers import Started
 from tests.activity_events import begun_in, resolved_in
 from tests.crash.calls import CALLS, CLOSED, HOLDERS, NAMES, OF_HOSTS, of_activities, points_of_managers
 from tests.crash.courses import COURSES, OF_CHILDREN, STEPS_OF_FLOWS, courses_by_step, courses_of

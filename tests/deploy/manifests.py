@@ -15,9 +15,9 @@ import yaml
 from kubernetes_validate.utils import schema_contents
 from referencing import Registry, Resource
 
-from crawler_lifecycle.clusters.kubernetes.http import server_version
+from crawler_lifecycle.clusters.kubernetes.http import server_checks
 
-OLDEST = ".".join(map(str, server_version.OLDEST))
+OLDEST = ".".join(map(str, server_checks.OLDEST))
 VERSIONS = (OLDEST, "1.36")  # the oldest that is accepted, and that of the test bed
 SCHEMAS = "kubernetes-json-schema/v{}.0-local-strict"
 KUBERNETES = Path(__file__).parents[2] / "deploy" / "kubernetes"

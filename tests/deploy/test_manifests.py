@@ -16,7 +16,7 @@ import yaml
 
 from crawler_lifecycle.clusters.adapters.catalogue import Catalogue
 from crawler_lifecycle.clusters.kubernetes.act.job_spec import PodSettings, job_of
-from crawler_lifecycle.clusters.kubernetes.http.server_version import RIGHTS
+from crawler_lifecycle.clusters.kubernetes.http.server_checks import RIGHTS
 from crawler_lifecycle.model.deployment import Crawler, DeploymentRequest
 from crawler_lifecycle.settings import Settings, configuration
 from crawler_lifecycle.triggers.queue import ANSWER_SECONDS, POLL_SECONDS

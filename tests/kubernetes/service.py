@@ -17,11 +17,11 @@ import httpx
 
 from crawler_lifecycle.assembly.control import Control
 from crawler_lifecycle.database.migrate import upgrade
+from crawler_lifecycle.model.answers import Started
 from crawler_lifecycle.model.records import RunDetails, RunSummary
 from crawler_lifecycle.model.requests import RunRequest, StopRequest
 from crawler_lifecycle.model.states import IN_CLUSTER, RunStatus, TaskStatus
 from crawler_lifecycle.model.supervision import Nudge
-from crawler_lifecycle.runs.commands.runs import Started
 from crawler_lifecycle.settings.installation import Installation
 from crawler_lifecycle.stack.plan import free_ports
 from tests.embedded import CRAWLCTL

@@ -11,9 +11,9 @@ import pytest
 import pytest_asyncio
 from temporalio.testing import WorkflowEnvironment
 
+from crawler_lifecycle.model.answers import Started
 from crawler_lifecycle.model.records import RunDetails
 from crawler_lifecycle.model.states import RunStatus, TaskStatus
-from crawler_lifecycle.runs.commands.runs import Started
 from tests.databases import create_database
 from tests.kubernetes import fates
 from tests.kubernetes.bed import Bed

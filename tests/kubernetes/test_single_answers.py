@@ -6,9 +6,9 @@ from collections.abc import Mapping
 import pytest
 from temporalio.testing import WorkflowEnvironment
 
+from crawler_lifecycle.model.answers import Started
 from crawler_lifecycle.model.records import RunDetails
 from crawler_lifecycle.model.states import RunStatus, TaskStatus
-from crawler_lifecycle.runs.commands.runs import Started
 from tests.kubernetes.faulty import Faulty
 from tests.kubernetes.harm import finish
 from tests.kubernetes.replies import LONG, SOON, Reply, no_namespace, nothing_of, page, refusal

@@ -9,10 +9,10 @@ import pytest
 import pytest_asyncio
 
 from crawler_lifecycle.errors import Conflict
+from crawler_lifecycle.model.answers import Started
 from crawler_lifecycle.model.reasons import BY_A_STOP
 from crawler_lifecycle.model.records import RunDetails
 from crawler_lifecycle.model.states import RunStatus, TaskStatus
-from crawler_lifecycle.runs.commands.runs import Started
 from tests.kubernetes.bed import Bed, condition
 from tests.kubernetes.client import until as until_is_so
 from tests.kubernetes.faulty import Faulty

@@ -6,11 +6,11 @@ from contextlib import contextmanager
 
 import pytest
 
+from crawler_lifecycle.model.answers import Started
 from crawler_lifecycle.model.naming import job_name
 from crawler_lifecycle.model.records import RunDetails
 from crawler_lifecycle.model.states import ExportState, RunStatus, TaskStatus
 from crawler_lifecycle.model.task_changes import LOG_NOT_READ
-from crawler_lifecycle.runs.commands.runs import Started
 from tests.kubernetes import rights
 from tests.kubernetes.admission import without_events
 from tests.kubernetes.faulty import Faulty

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
+from crawler_lifecycle.model.answers import Started
 from crawler_lifecycle.model.records import RunDetails
 from crawler_lifecycle.model.states import RunStatus, TaskStatus
-from crawler_lifecycle.runs.commands.runs import Started
 from tests.kubernetes.admission import denying
 from tests.kubernetes.bed import condition
 from tests.kubernetes.client import until as until_is_so

@@ -11,9 +11,9 @@ from temporalio.testing import WorkflowEnvironment
 
 from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.database.schema import histories
+from crawler_lifecycle.model.answers import Started
 from crawler_lifecycle.model.records import RunDetails
 from crawler_lifecycle.model.states import RunStatus, TaskStatus
-from crawler_lifecycle.runs.commands.runs import Started
 from crawler_lifecycle.runs.rules import verdict
 from crawler_lifecycle.runs.rules.limits import HELD, RELEASED
 from tests.kubernetes.faulty import Faulty

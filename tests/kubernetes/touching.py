@@ -7,8 +7,8 @@ from typing import Any
 
 import httpx
 
+from crawler_lifecycle.model.answers import Started
 from crawler_lifecycle.model.records import RunDetails
-from crawler_lifecycle.runs.commands.runs import Started
 from tests.kubernetes.client import Answer
 from tests.kubernetes.service import Service
 

@@ -28,12 +28,12 @@ from crawler_lifecycle.clusters.local.processes import survey
 from crawler_lifecycle.clusters.local.records import JobFolder
 from crawler_lifecycle.clusters.local.records import StartRecord as Runner
 from crawler_lifecycle.errors import TemporaryError
+from crawler_lifecycle.model.answers import Started
 from crawler_lifecycle.model.looks import JobKey
 from crawler_lifecycle.model.naming import RUN_WORKFLOW
 from crawler_lifecycle.model.records import RunDetails
 from crawler_lifecycle.model.requests import RunRequest, StopRequest
 from crawler_lifecycle.model.states import ExportState, RunStatus, TaskStatus
-from crawler_lifecycle.runs.commands.runs import Started
 from tests.embedded import Crawlctl, processes_of, stack_processes, up
 from tests.waiting import eventually, eventually_async
 

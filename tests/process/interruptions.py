@@ -9,10 +9,10 @@ from temporalio.service import RPCError
 
 from crawler_lifecycle.flows import Workflow, crawl
 from crawler_lifecycle.flows.model.requests import ApproveMember, PushFlow
+from crawler_lifecycle.model.answers import Started
 from crawler_lifecycle.model.flow_states import MemberState
 from crawler_lifecycle.model.reasons import ADMISSION
 from crawler_lifecycle.model.states import RunStatus, TaskStatus
-from crawler_lifecycle.runs.commands.runs import Started
 from tests.process.crawls import PATIENCE, Job, Site, most_at_once
 from tests.process.stops import events
 from tests.waiting import eventually, eventually_async

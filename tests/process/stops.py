@@ -18,10 +18,10 @@ from temporalio.client import WorkflowExecutionStatus
 
 from crawler_lifecycle.assembly.control import Control
 from crawler_lifecycle.clusters.local.placing import RUNNER
+from crawler_lifecycle.model.answers import Started
 from crawler_lifecycle.model.records import RunDetails
 from crawler_lifecycle.model.requests import StopRequest
 from crawler_lifecycle.model.states import ExportState, RunStatus, StopPhase, TaskStatus
-from crawler_lifecycle.runs.commands.runs import Started
 from tests.embedded import crawlctl, environment
 from tests.process.crawls import PATIENCE, Site
 from tests.waiting import eventually, eventually_async

@@ -15,10 +15,10 @@ from temporalio.client import WorkflowExecutionStatus, WorkflowUpdateFailedError
 
 from crawler_lifecycle.base.requesters import Requester
 from crawler_lifecycle.errors import Conflict, LifecycleError
+from crawler_lifecycle.model.answers import Started
 from crawler_lifecycle.model.naming import RUN_WORKFLOW
 from crawler_lifecycle.model.requests import RunRequest, StopRequest
 from crawler_lifecycle.model.states import Intent, RunStatus, StopPhase, TaskStatus, Trigger
-from crawler_lifecycle.runs.commands.runs import Started
 from tests.process.crawls import PATIENCE, Site, held
 from tests.process.stops import (
     another_control,

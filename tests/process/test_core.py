@@ -10,8 +10,8 @@ from uuid import uuid4
 import pytest
 import pytest_asyncio
 
+from crawler_lifecycle.model.answers import Started
 from crawler_lifecycle.model.states import RunStatus
-from crawler_lifecycle.runs.commands.runs import Started
 from tests.process.crawls import Site, held
 from tests.process.stops import assert_stopped, command
 

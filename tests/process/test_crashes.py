@@ -3,8 +3,8 @@
 import pytest
 import pytest_asyncio
 
+from crawler_lifecycle.model.answers import Started
 from crawler_lifecycle.model.states import ExportState, RunStatus, TaskStatus
-from crawler_lifecycle.runs.commands.runs import Started
 from tests.process.crawls import PATIENCE, Site, held
 from tests.waiting import eventually
 

@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 import pytest
 import pytest_asyncio
 
+from crawler_lifecycle.model.answers import Started
 from crawler_lifecycle.model.requests import StopRequest
 from crawler_lifecycle.model.states import TaskStatus
-from crawler_lifecycle.runs.commands.runs import Started
 from tests.databases import MariaDB, create_database, mariadb, mariadb_is_installed, missing
 from tests.process.crawls import PATIENCE, Site, clean_site, held
 from tests.process.stops import CRAWLERS, answer, assert_stopped, command, end_runs, frozen

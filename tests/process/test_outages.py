@@ -12,9 +12,9 @@ import psutil
 import pytest
 import pytest_asyncio
 
+from crawler_lifecycle.model.answers import Started
 from crawler_lifecycle.model.requests import StopRequest
 from crawler_lifecycle.model.states import TaskStatus
-from crawler_lifecycle.runs.commands.runs import Started
 from tests.process.crawls import PATIENCE, Site, held, moved
 from tests.process.interruptions import interrupted
 from tests.process.stops import assert_stopped, command, until_closed

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from crawler_lifecycle.model.answers import Started
 from crawler_lifecycle.model.requests import StopRequest
 from crawler_lifecycle.model.states import RunStatus, TaskStatus
-from crawler_lifecycle.runs.commands.runs import Started
 from tests.embedded import ask
 from tests.process.crawls import PATIENCE, Site
 from tests.waiting import eventually

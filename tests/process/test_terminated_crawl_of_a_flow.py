@@ -6,7 +6,7 @@ import pytest
 
 from crawler_lifecycle.flows import Workflow, crawl
 from crawler_lifecycle.flows.model.requests import PushFlow
-from crawler_lifecycle.model.audits import AuditRequest
+from tests.audits import audited
 from tests.process.crawls import AT_ONCE, PATIENCE, Job, Site, site
 from tests.process.stops import terminate
 from tests.waiting import eventually, eventually_async
@@ -26,7 +26,7 @@ async def test_041_a_terminated_crawl_of_a_graph_goes_on_by_the_audit(folder: Pa
 
         async def is_over() -> bool:
             """Temporal's list of open workflows may lag, so several audits may be needed."""
-            assert (await stack.control.audits.run(AuditRequest(repair=True))).is_complete
+            assert (await audited(stack.control.audits, repair=True)).is_complete
             return stack.details(run).run.status.is_over
 
         await eventually_async(is_over, patience=PATIENCE)

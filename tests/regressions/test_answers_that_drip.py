@@ -10,7 +10,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from crawler_lifecycle.clusters.adapters.scheduler_client import SchedulerClient
-from crawler_lifecycle.delivery.pushers.channels import PusherChannels, Webhook, endpoints
+from crawler_lifecycle.delivery.pushers.channels import PusherChannels
+from crawler_lifecycle.delivery.pushers.webhooks import Webhook, endpoints
 from crawler_lifecycle.errors import TemporaryError
 from crawler_lifecycle.settings.outside import NoticeSettings
 from tests.messages import a_notice

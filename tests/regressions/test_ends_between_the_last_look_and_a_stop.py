@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from crawler_lifecycle.errors import Fenced, TemporaryError
-from crawler_lifecycle.model.crawl_results import OutcomeFacts
-from crawler_lifecycle.model.looks import TaskRow
+from crawler_lifecycle.model.looks import OutcomeFacts, TaskRow
 from crawler_lifecycle.model.run_plan import RunRef
 from crawler_lifecycle.model.states import TaskStatus
 from crawler_lifecycle.model.task_changes import TaskChange

@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 
 from crawler_lifecycle.assembly.store import SqlStore
-from crawler_lifecycle.audits.rules.flows import next_replay
+from crawler_lifecycle.audits.rules.handovers import next_replay
 from crawler_lifecycle.database.schema import metadata
 from crawler_lifecycle.errors import TemporaryError
 from crawler_lifecycle.model.audits import AuditPart, AuditRef, AuditStep, FindingKind

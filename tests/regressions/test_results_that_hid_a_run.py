@@ -2,7 +2,8 @@
 
 import pytest
 
-from crawler_lifecycle.model.crawl_results import CrawlResult, OutcomeFacts
+from crawler_lifecycle.model.crawl_results import CrawlResult
+from crawler_lifecycle.model.looks import OutcomeFacts
 from crawler_lifecycle.model.states import TaskStatus
 from crawler_lifecycle.model.task_changes import TaskChange
 from crawler_lifecycle.runs.activities import reconciliation

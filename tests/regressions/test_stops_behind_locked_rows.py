@@ -12,8 +12,7 @@ from crawler_lifecycle.clusters.ports import Cluster, KeepFacts, Uids
 from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.database.transactions import lock_run
 from crawler_lifecycle.errors import Fenced, TemporaryError
-from crawler_lifecycle.model.crawl_results import OutcomeFacts
-from crawler_lifecycle.model.looks import JobKey, JobLook, JobPhase, Look
+from crawler_lifecycle.model.looks import JobKey, JobLook, JobPhase, Look, OutcomeFacts
 from crawler_lifecycle.model.requests import StopRequest
 from crawler_lifecycle.model.task_changes import TaskEvidence
 from crawler_lifecycle.runs.activities.stopping import StoppingActivities

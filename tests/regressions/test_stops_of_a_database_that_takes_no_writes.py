@@ -16,11 +16,11 @@ from click.testing import Result
 from temporalio.client import WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 
+from crawler_lifecycle.model.answers import Stopping
 from crawler_lifecycle.model.records import RunRecord
 from crawler_lifecycle.model.requests import StopRequest
 from crawler_lifecycle.runs.cli import running
 from crawler_lifecycle.runs.commands import stops as stops_module
-from crawler_lifecycle.runs.commands.stops import Stopping
 from tests.commands import Crawlctl
 
 

@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from crawler_lifecycle.model.audits import AuditRequest, FindingKind
+from crawler_lifecycle.model.answers import Started
+from crawler_lifecycle.model.audits import FindingKind
 from crawler_lifecycle.model.requests import RunRequest, StopRequest
 from crawler_lifecycle.model.retries import Retries
-from crawler_lifecycle.runs.commands.runs import Started
+from tests.audits import audited
 from tests.chaos.comparison import divergences, open_workflows
 from tests.chaos.ground import Ground, ground
 from tests.chaos.people import People
@@ -135,7 +136,7 @@ async def _unknown_after_the_restore(history: History) -> set[str]:
     earlier = None
     while True:
         await command(history.ground.site, "audit", "--repair")
-        report = await history.ground.site.control.audits.run(AuditRequest())
+        report = await audited(history.ground.site.control.audits)
         unknown = {finding.run_uid or "" for finding in report.findings if finding.kind is FindingKind.UNKNOWN_JOB}
         if unknown == earlier:
             return unknown

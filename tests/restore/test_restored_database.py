@@ -12,10 +12,11 @@ from temporalio.client import WorkflowExecutionStatus
 from temporalio.service import RPCError
 
 from crawler_lifecycle.audits.rules.runs import OLD_COPY
-from crawler_lifecycle.model.audits import AuditRequest, FindingKind
+from crawler_lifecycle.model.answers import Started
+from crawler_lifecycle.model.audits import FindingKind
 from crawler_lifecycle.model.records import RunDetails
 from crawler_lifecycle.model.states import RunStatus
-from crawler_lifecycle.runs.commands.runs import Started
+from tests.audits import audited
 from tests.databases import copy_file
 from tests.process.crawls import AT_ONCE, PATIENCE, Site, site
 from tests.process.stops import terminate, until_closed, workflow_status
@@ -115,7 +116,7 @@ async def _until_audited(site: Site, *runs: Started) -> None:
     """Temporal's list of what is open may lag."""
 
     async def resumed() -> bool:
-        report = await site.control.audits.run(AuditRequest(repair=True))
+        report = await audited(site.control.audits, repair=True)
         assert report.is_complete
         return all(site.details(run).run.epoch == 2 for run in runs)
 

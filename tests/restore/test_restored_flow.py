@@ -11,9 +11,9 @@ from temporalio.service import RPCError
 
 from crawler_lifecycle.flows import Workflow, crawl
 from crawler_lifecycle.flows.model.requests import PushFlow, RetryMembers
-from crawler_lifecycle.model.audits import AuditRequest
+from crawler_lifecycle.model.answers import Started
 from crawler_lifecycle.model.states import RunStatus
-from crawler_lifecycle.runs.commands.runs import Started
+from tests.audits import audited
 from tests.databases import copy_file
 from tests.process.crawls import AT_ONCE, PATIENCE, Job, Site, site
 from tests.waiting import eventually, eventually_async
@@ -83,7 +83,7 @@ async def _until_audited(site: Site, run: Started) -> None:
     """Audit until the run is over: Temporal's list of what is open may lag."""
 
     async def is_over() -> bool:
-        assert (await site.control.audits.run(AuditRequest(repair=True))).is_complete
+        assert (await audited(site.control.audits, repair=True)).is_complete
         return site.control.runs.show(run.run_id).run.status.is_over
 
     await eventually_async(is_over, patience=PATIENCE)

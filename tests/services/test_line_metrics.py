@@ -6,7 +6,7 @@ from prometheus_client import CollectorRegistry
 
 from crawler_lifecycle.errors import TemporaryError
 from crawler_lifecycle.model.limits import LimitRecord
-from crawler_lifecycle.runs.processes.dispatcher import LineMetrics
+from crawler_lifecycle.runs.processes.metrics import LineMetrics
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 

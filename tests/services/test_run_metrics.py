@@ -14,8 +14,8 @@ from crawler_lifecycle.model.requests import StopRequest
 from crawler_lifecycle.model.run_plan import RunRef
 from crawler_lifecycle.model.states import ExportState, RunStatus, TaskStatus
 from crawler_lifecycle.runs.ports import RunFigures
-from crawler_lifecycle.runs.processes import dispatcher
-from crawler_lifecycle.runs.processes.dispatcher import RunMetrics
+from crawler_lifecycle.runs.processes import metrics
+from crawler_lifecycle.runs.processes.metrics import RunMetrics
 from tests.databases import MakeRun
 
 
@@ -51,13 +51,13 @@ def test_a_scrape_soon_after_another_reads_nothing(monkeypatch: pytest.MonkeyPat
         reads.append(1)
         if len(reads) == 3:
             raise TemporaryError("the database does not answer")
-        return dispatcher.NONE
+        return metrics.NONE
 
     registry = CollectorRegistry()
     registry.register(RunMetrics(read))
     assert [registry.get_sample_value("crawler_exports_pending") for _ in range(2)] == [0, 0]
     assert len(reads) == 1
-    monkeypatch.setattr(dispatcher, "REFRESH_SECONDS", 0.0)
+    monkeypatch.setattr(metrics, "REFRESH_SECONDS", 0.0)
     assert registry.get_sample_value("crawler_exports_pending") == 0
     assert registry.get_sample_value("crawler_exports_pending") is None, "old numbers would look like news"
 

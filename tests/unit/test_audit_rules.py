@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import pytest
 
-from crawler_lifecycle.audits.rules.flows import is_too_old, owed_export, owed_kinds, owed_notice
+from crawler_lifecycle.audits.rules.handovers import is_too_old, owed_export, owed_kinds, owed_notice
 from crawler_lifecycle.audits.rules.runs import (
     Step,
     cluster_has_all_jobs,

@@ -11,11 +11,11 @@ import pytest
 from crawler_lifecycle.assembly.store import SqlStore
 from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.database.schema import histories
+from crawler_lifecycle.model.answers import Stopping
 from crawler_lifecycle.model.records import RunDetails, RunRecord
 from crawler_lifecycle.model.requests import StopRequest
 from crawler_lifecycle.model.states import ExportState, Intent, RunStatus
 from crawler_lifecycle.runs.client import ApiRuns
-from crawler_lifecycle.runs.commands.stops import Stopping
 from crawler_lifecycle.temporal.engine import Engine
 from tests.commands import Crawlctl
 from tests.databases import give_away, ref_to

@@ -12,11 +12,11 @@ from crawler_lifecycle.model.crawl_results import (
     LARGEST_NUMBER,
     LARGEST_SUMS,
     CrawlResult,
-    OutcomeFacts,
     is_meant_as_result,
     read_result,
     summed,
 )
+from crawler_lifecycle.model.looks import OutcomeFacts
 from crawler_lifecycle.model.outcome_words import outcome_word
 from crawler_lifecycle.model.states import RunStatus
 

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from crawler_lifecycle.model.crawl_results import OutcomeFacts
-from crawler_lifecycle.model.looks import JobLook, JobPhase, Look, Pods, TaskRow
+from crawler_lifecycle.model.looks import JobLook, JobPhase, Look, OutcomeFacts, Pods, TaskRow
 from crawler_lifecycle.model.reasons import JOB_DISAPPEARED, POD_OVERDUE, SIDECAR_HANGING
 from crawler_lifecycle.model.retries import FailureKind, Retries
 from crawler_lifecycle.model.states import Intent, TaskStatus

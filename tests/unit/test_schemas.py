@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from crawler_lifecycle.delivery.pushers.channels import Webhook, endpoints
+from crawler_lifecycle.delivery.pushers.webhooks import Webhook, endpoints
 from crawler_lifecycle.model.flow_states import FlowNotice
 from crawler_lifecycle.model.notices import ExportEvent, WebhookNotice
 from tests.messages import a_notice

@@ -22,9 +22,9 @@ from crawler_lifecycle.assembly.store import SqlStore
 from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.database.migrate import revision
 from crawler_lifecycle.errors import LifecycleError
+from crawler_lifecycle.model.answers import Started
 from crawler_lifecycle.model.records import RunRecord
 from crawler_lifecycle.model.states import TaskStatus
-from crawler_lifecycle.runs.commands.runs import Started
 from crawler_lifecycle.settings.installation import Installation
 from crawler_lifecycle.stack.plan import Ports, StackPlan, make_plan, temporal_part
 from tests.embedded import CRAWLCTL, Crawlctl, environment

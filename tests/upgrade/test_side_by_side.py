@@ -14,10 +14,10 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
 from crawler_lifecycle.database.schema import REVISION, metadata
+from crawler_lifecycle.model.answers import Started
 from crawler_lifecycle.model.audits import AuditRequest
 from crawler_lifecycle.model.requests import StopRequest
 from crawler_lifecycle.model.states import TaskStatus
-from crawler_lifecycle.runs.commands.runs import Started
 from tests.databases import BOTH, create_database
 from tests.process.crawls import PATIENCE
 from tests.process.stops import assert_stopped, terminate

@@ -1,1 +1,1 @@
-"""Activities: thin classes over ports. They take and return a single model, and running them twice is safe."""
+"""An audit's activities: its four parts compare the database, Temporal and the cluster, and repair what differs."""

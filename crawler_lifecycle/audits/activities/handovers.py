@@ -9,7 +9,7 @@ from temporalio import activity
 
 from crawler_lifecycle.audits.activities.auditing import AuditLedger, describe_unlisted, resume_workflow
 from crawler_lifecycle.audits.ports import Acted, Findings
-from crawler_lifecycle.audits.rules import flows as rules
+from crawler_lifecycle.audits.rules import handovers as rules
 from crawler_lifecycle.delivery.ports import Supervisors
 from crawler_lifecycle.model.audits import AuditPage, AuditStep, Finding, FindingKind
 from crawler_lifecycle.model.naming import export_workflow_id

@@ -1,1 +1,1 @@
-"""The rows of this capability in SQLite, MySQL and MariaDB."""
+"""The audit's rows in the database: its findings, and the runs and managers that it compares."""

@@ -186,7 +186,7 @@ def _deliveries(connection: Connection, run_ids: list[int], noticed_since: datet
 
 
 def _may_be_owed(item: EndDeliveries) -> bool:
-    """Return whether the run may have a pending delivery; `audits.rules.flows` compares notice keys and decides."""
+    """Return whether the run may have a pending delivery; `audits.rules.handovers` compares notice keys and decides."""
     return item.run.export_state in NOT_EXPORTED or bool(item.notice_keys) or item.is_untried
 
 

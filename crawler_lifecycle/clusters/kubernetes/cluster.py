@@ -15,7 +15,7 @@ from crawler_lifecycle.clusters.kubernetes.act.stopping import JobStopping, Reac
 from crawler_lifecycle.clusters.kubernetes.http.api import KubernetesApi
 from crawler_lifecycle.clusters.kubernetes.http.connection import ApiAccess
 from crawler_lifecycle.clusters.kubernetes.http.decoding import METADATA
-from crawler_lifecycle.clusters.kubernetes.http.server_version import AcceptedVersion, checked_version, missing_rights
+from crawler_lifecycle.clusters.kubernetes.http.server_checks import AcceptedVersion, checked_version, missing_rights
 from crawler_lifecycle.clusters.kubernetes.logs.evidence import Collecting
 from crawler_lifecycle.clusters.kubernetes.logs.follower import Listening
 from crawler_lifecycle.clusters.kubernetes.logs.store import Logs

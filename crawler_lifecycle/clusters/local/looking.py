@@ -22,16 +22,17 @@ from crawler_lifecycle.clusters.local.records import (
     utc_time,
 )
 from crawler_lifecycle.errors import BadInput, TemporaryError
-from crawler_lifecycle.model.crawl_results import (
-    LARGEST_FILE,
+from crawler_lifecycle.model.crawl_results import LARGEST_FILE, PROBLEM, CrawlResult, read_result, too_long
+from crawler_lifecycle.model.looks import (
     LONGEST_MESSAGE,
-    PROBLEM,
-    CrawlResult,
+    EndRequest,
+    JobKey,
+    JobLook,
+    JobPhase,
+    Look,
     OutcomeFacts,
-    read_result,
-    too_long,
+    Pods,
 )
-from crawler_lifecycle.model.looks import EndRequest, JobKey, JobLook, JobPhase, Look, Pods
 from crawler_lifecycle.model.naming import job_name
 from crawler_lifecycle.model.reasons import CAPACITY, POD_OVERDUE, STARTING
 

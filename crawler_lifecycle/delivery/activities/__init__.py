@@ -1,1 +1,1 @@
-"""Activities: thin classes over ports. They take and return a single model, and running them twice is safe."""
+"""Activities that deliver a run's change or end: notices, nudges to flows, events and archives."""

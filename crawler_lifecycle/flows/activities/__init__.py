@@ -1,1 +1,1 @@
-"""Activities: thin classes over ports. They take and return a single model, and running them twice is safe."""
+"""Activities for flows: the ledger's reads and writes, starts and stops for crawls, and the steps' attempts."""

@@ -1,1 +1,1 @@
-"""Verbs of `crawlctl`."""
+"""The verbs under `crawlctl flow` to list, show, watch and change flows and their managers' items."""

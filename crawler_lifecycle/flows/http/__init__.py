@@ -1,1 +1,1 @@
-"""Endpoints of the HTTP API."""
+"""Endpoints for flows: lists, pictures and results, and the requests to change flows."""

@@ -20,7 +20,7 @@ from crawler_lifecycle.flows.model.requests import (
     RetryMembers,
     StopFlow,
 )
-from crawler_lifecycle.http import document as docs
+from crawler_lifecycle.http import document
 from crawler_lifecycle.http.problems import Responses, problems
 from crawler_lifecycle.http.state import DOOR, OPERATING, Actor, Caller
 from crawler_lifecycle.http.tokens import Token
@@ -30,20 +30,20 @@ router = APIRouter(prefix="/v1/flows", tags=["flows"], dependencies=OPERATING)
 ALL_JOBS, ALL_FAILED_JOBS, TERMINATE = CancelMembers(), RetryMembers(), StopFlow()
 
 
-def effect(conflict: str, missing: str = docs.NO_FLOW_OR_JOB) -> Responses:
+def effect(conflict: str, missing: str = document.NO_FLOW_OR_JOB) -> Responses:
     """Return the responses of a command to a flow."""
-    return docs.answer(202, "The request is recorded.") | problems(_404=missing, _409=conflict)
+    return document.answer(202, "The request is recorded.") | problems(_404=missing, _409=conflict)
 
 
 @router.post(
     "",
     status_code=201,
     response_model=FlowAnswer,
-    responses=docs.answer(201, "The flow is made.")
-    | docs.answer(200, "The flow with this id is updated, or was pushed before.", FlowAnswer)
+    responses=document.answer(201, "The flow is made.")
+    | document.answer(200, "The flow with this id is updated, or was pushed before.", FlowAnswer)
     | problems(
         _409="A job that has started, or the name or context of the flow, would change.",
-        _422=docs.NOT_ACCEPTABLE + " Nothing was written.",
+        _422=document.NOT_ACCEPTABLE + " Nothing was written.",
     ),
 )
 async def push_flow(
@@ -100,13 +100,13 @@ async def approve_in_flow(api: CurrentApi, caller: Caller, flow: Flow, body: App
     return await api.control.flows.approve(flow, by_caller(body, caller))
 
 
-@router.post("/{flow:path}/hold", status_code=202, responses=effect("The flow has ended.", docs.NO_FLOW))
+@router.post("/{flow:path}/hold", status_code=202, responses=effect("The flow has ended.", document.NO_FLOW))
 async def hold_flow(api: CurrentApi, caller: Caller, flow: Flow, body: HoldFlow) -> FlowAnswer:
     """Pause, drain or resume a flow."""
     return await api.control.flows.hold(flow, by_caller(body, caller))
 
 
-@router.post("/{flow:path}/stop", status_code=202, responses=effect("The flow has ended.", docs.NO_FLOW))
+@router.post("/{flow:path}/stop", status_code=202, responses=effect("The flow has ended.", document.NO_FLOW))
 async def stop_flow(api: CurrentApi, caller: Caller, flow: Flow, body: StopFlow = TERMINATE) -> FlowAnswer:
     """Stop a flow. The end of the flow and of all its runs is the proof that no part of the flow runs any more."""
     return await api.control.flows.stop(flow, by_caller(body, caller))

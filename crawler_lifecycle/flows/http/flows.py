@@ -22,7 +22,7 @@ from crawler_lifecycle.flows.model.requests import FlowRequest
 from crawler_lifecycle.flows.model.values import untagged
 from crawler_lifecycle.flows.ports.ledger import FlowStore
 from crawler_lifecycle.flows.ports.records import AttemptRecord, FlowLine
-from crawler_lifecycle.http import document as docs
+from crawler_lifecycle.http import document
 from crawler_lifecycle.http.cursors import make_cursor, read_place
 from crawler_lifecycle.http.events import COMMENT, PAUSES_PER_COMMENT, event, stream, wait_for_closing
 from crawler_lifecycle.http.problems import problem_of, problems
@@ -30,7 +30,7 @@ from crawler_lifecycle.http.state import READING, READING_RESULTS, ApiState, Cal
 from crawler_lifecycle.model.flow_states import FlowState, MemberState
 from crawler_lifecycle.model.naming import flow_workflow_id
 
-CHANGES = docs.stream_answer(
+CHANGES = document.stream_answer(
     'event: flow\ndata: {"status":{"id":"nightly-2026-11-22","state":"executing"},"is_over":false,"jobs":[]}\n\n'
 )
 router = APIRouter(prefix="/v1/flows", tags=["flows"])
@@ -162,7 +162,7 @@ def list_flows(
 @router.get(
     "/{flow:path}/jobs",
     dependencies=READING,
-    responses=problems(_404=docs.NO_FLOW_OR_JOB),
+    responses=problems(_404=document.NO_FLOW_OR_JOB),
 )
 def list_jobs(
     api: CurrentApi,
@@ -183,7 +183,7 @@ def list_jobs(
 @router.get(
     "/{flow:path}/attempts",
     dependencies=READING,
-    responses=problems(_404=docs.NO_FLOW_OR_JOB),
+    responses=problems(_404=document.NO_FLOW_OR_JOB),
 )
 def list_attempts(api: CurrentApi, flow: Flow, job: Job) -> AttemptList:
     """Return the attempts of a job, with the errors of steps and the runs of crawls."""
@@ -193,7 +193,7 @@ def list_attempts(api: CurrentApi, flow: Flow, job: Job) -> AttemptList:
 @router.get(
     "/{flow:path}/results",
     dependencies=READING_RESULTS,
-    responses=problems(_404=docs.NO_FLOW_OR_JOB),
+    responses=problems(_404=document.NO_FLOW_OR_JOB),
 )
 def get_results(api: CurrentApi, flow: Flow, job: Below = []) -> Results:  # noqa: B006
     """Return recorded results. Needs the scope `results`, since results are data of the flow's author."""
@@ -207,7 +207,7 @@ def get_results(api: CurrentApi, flow: Flow, job: Below = []) -> Results:  # noq
 @router.get(
     "/{flow:path}/why",
     dependencies=READING,
-    responses=problems(_404=docs.NO_FLOW_OR_JOB),
+    responses=problems(_404=document.NO_FLOW_OR_JOB),
 )
 def explain_flow(api: CurrentApi, flow: Flow, job: Explained = None) -> Why:
     """Return why a flow, or a job, is in its state, down to the jobs and runs that hold it up.
@@ -218,7 +218,7 @@ def explain_flow(api: CurrentApi, flow: Flow, job: Explained = None) -> Why:
     return api.control.flows.why(flow, job or ROOT)
 
 
-@router.get("/{flow:path}/graph", dependencies=READING, responses=problems(_404=docs.NO_FLOW))
+@router.get("/{flow:path}/graph", dependencies=READING, responses=problems(_404=document.NO_FLOW))
 def get_graph(
     api: CurrentApi,
     flow: Flow,
@@ -233,7 +233,7 @@ def get_graph(
     "/{flow:path}/changes",
     dependencies=READING,
     response_class=StreamingResponse,
-    responses=CHANGES | problems(_404=docs.NO_FLOW),
+    responses=CHANGES | problems(_404=document.NO_FLOW),
 )
 async def follow_flow(api: CurrentApi, caller: Caller, flow: Flow) -> StreamingResponse:
     """Stream the flow's state at every change, until the flow has ended. The first event has all jobs, and a further
@@ -244,7 +244,7 @@ async def follow_flow(api: CurrentApi, caller: Caller, flow: Flow) -> StreamingR
     return stream(api, caller, _events(api, flow))
 
 
-@router.get("/{flow:path}", dependencies=READING, responses=problems(_404=docs.NO_FLOW))
+@router.get("/{flow:path}", dependencies=READING, responses=problems(_404=document.NO_FLOW))
 def get_flow(api: CurrentApi, flow: Flow) -> FlowView:
     """Return a flow with its counts, its sub-workflows and its timeline."""
     status = api.control.flows.status(flow)  # NotFound without such a flow

@@ -1,1 +1,1 @@
-"""Long-running loops and metrics."""
+"""Work beside the flows' workflows: starts for flows unknown to Temporal, and metrics."""

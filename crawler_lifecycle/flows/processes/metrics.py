@@ -1,37 +1,21 @@
 """Metrics of flows: flows by state, members of open flows by state, and the longest silence of an executing flow."""
 
-import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
 from prometheus_client import Metric
 from prometheus_client.core import GaugeMetricFamily
-from prometheus_client.registry import Collector
 
-from crawler_lifecycle.errors import LifecycleError
 from crawler_lifecycle.flows.ports.records import FlowFigures
+from crawler_lifecycle.metrics import FigureGauges
 from crawler_lifecycle.model.flow_states import FlowState, MemberState
 
-log = logging.getLogger(__name__)
 NONE = FlowFigures({}, {}, None)
 
 
-class FlowMetrics(Collector):
-    """Gauges from the ledger at the time of the request; without an answer of the database there are no gauges."""
-
+class FlowMetrics(FigureGauges[FlowFigures]):
     def __init__(self, figures: Callable[[], FlowFigures]) -> None:
-        self._figures = figures
-
-    def describe(self) -> Iterable[Metric]:
-        """Return the gauges without values, so that their registration does not wait for the database."""
-        return _gauges(NONE)
-
-    def collect(self) -> Iterable[Metric]:
-        try:
-            return _gauges(self._figures())
-        except LifecycleError as error:
-            log.warning("no metrics of flows: %s", error.message)
-            return ()
+        super().__init__("flows", figures, _gauges, NONE)
 
 
 def _gauges(figures: FlowFigures) -> list[Metric]:

@@ -1,1 +1,1 @@
-"""The rows of this capability in SQLite, MySQL and MariaDB."""
+"""The flows' ledger in the database, for supervisors, doors, the steps' hosts and readers."""

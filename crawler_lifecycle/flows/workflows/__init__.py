@@ -1,1 +1,1 @@
-"""Workflows: the order of the steps."""
+"""The flows' workflows: a supervisor for every flow, and a starter for every scheduled flow."""

@@ -1,1 +1,1 @@
-"""The rows of this capability in SQLite, MySQL and MariaDB."""
+"""Limits, permits and the use of open runs in the database."""

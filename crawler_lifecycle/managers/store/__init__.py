@@ -1,1 +1,1 @@
-"""The rows of this capability in SQLite, MySQL and MariaDB."""
+"""Crawl managers in the database: their life, items, attempts and people's requests."""

@@ -1,1 +1,1 @@
-"""Activities: thin classes over ports. They take and return a single model, and running them twice is safe."""
+"""Activities of a run: deployment, looks, the stop, and the writes of its row."""

@@ -11,8 +11,7 @@ from temporalio import activity
 from crawler_lifecycle.base.ranges import from_ranges, to_ranges
 from crawler_lifecycle.clusters.ports import Cluster, Uids
 from crawler_lifecycle.errors import Fenced, LifecycleError, TemporaryError
-from crawler_lifecycle.model.crawl_results import OutcomeFacts
-from crawler_lifecycle.model.looks import JobKey, TaskRow, uids_of
+from crawler_lifecycle.model.looks import JobKey, OutcomeFacts, TaskRow, uids_of
 from crawler_lifecycle.model.run_plan import CloseRun, Counted, RunRef
 from crawler_lifecycle.model.states import Intent, StopPhase, TaskStatus
 from crawler_lifecycle.runs.model import LogCancellation, NotePhase, StopReport, StopTasks

@@ -1,1 +1,1 @@
-"""Verbs of `crawlctl`."""
+"""The verbs of `crawlctl` for runs, such as `run`, `list`, `show` and `stop`, and their output."""

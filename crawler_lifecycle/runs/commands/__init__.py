@@ -1,1 +1,1 @@
-"""Commands and questions for people and programs."""
+"""Commands and questions about runs, for every door: the HTTP API, `crawlctl --direct`, schedules and triggers."""

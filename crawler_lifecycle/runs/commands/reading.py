@@ -17,6 +17,7 @@ from crawler_lifecycle.model.answers import ClusterPlaces, InstallationView
 from crawler_lifecycle.model.limits import INSTALLATION
 from crawler_lifecycle.model.naming import event_id
 from crawler_lifecycle.model.records import (
+    EXPORT_PATIENCE,
     OPEN_RUNS,
     CrawlerRuns,
     ExportRecord,
@@ -32,7 +33,6 @@ from crawler_lifecycle.model.states import ExportKind, ExportState, ListedStatus
 from crawler_lifecycle.runs.ports import RunStore, SaturatedRuns
 
 POLL_PAUSE = 0.3  # seconds between two reads of a watched run
-EXPORT_PATIENCE = 30.0  # seconds to wait for the exports after the end of a run
 
 
 def archive_of(

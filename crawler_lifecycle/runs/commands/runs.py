@@ -15,18 +15,16 @@ from crawler_lifecycle.errors import Conflict, LifecycleError, Over, TemporaryEr
 from crawler_lifecycle.model.answers import Resumed, Started, Stopping
 from crawler_lifecycle.model.naming import EXPORT_WORKFLOW, RUN_WORKFLOW, export_workflow_id
 from crawler_lifecycle.model.notices import is_undelivered
-from crawler_lifecycle.model.records import RunOverview, RunRecord
+from crawler_lifecycle.model.records import EXPORT_PATIENCE, RunOverview, RunRecord
 from crawler_lifecycle.model.requests import RunRequest, StopRequest, refuse_flow
 from crawler_lifecycle.model.run_plan import ExportAgain, RunRef
 from crawler_lifecycle.model.states import ExportState, RunStatus
 from crawler_lifecycle.model.supervision import foreign_workflow_problem
-from crawler_lifecycle.runs.commands.reading import EXPORT_PATIENCE, RunReader
+from crawler_lifecycle.runs.commands.reading import RunReader
 from crawler_lifecycle.runs.commands.stops import StopCommand
 from crawler_lifecycle.runs.ports import Addition, RunStore
 from crawler_lifecycle.temporal.engine import Engine
 from crawler_lifecycle.temporal.worker_checks import check_worker
-
-__all__ = ["Resumed", "RunCommands", "Started"]
 
 WORKER_PATIENCE = 20.0  # seconds to wait until a worker has written the row of a run, or has taken over a run
 ROW_POLL_SECONDS = 0.1  # pause between two reads of the row

@@ -25,8 +25,6 @@ from crawler_lifecycle.model.states import Intent
 from crawler_lifecycle.runs.ports import RunStore
 from crawler_lifecycle.temporal.engine import Engine
 
-__all__ = ["StopCommand", "Stopping"]
-
 RECORD_SECONDS = 2.5  # longest wait for the write before the stop is signalled
 
 

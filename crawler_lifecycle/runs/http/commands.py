@@ -6,7 +6,7 @@ from fastapi import APIRouter, Depends, Header, Response
 
 from crawler_lifecycle.base.requesters import of_token
 from crawler_lifecycle.errors import Conflict, TemporaryError
-from crawler_lifecycle.http import document as docs
+from crawler_lifecycle.http import document
 from crawler_lifecycle.http.problems import problem, problem_with_unknown_result, problems
 from crawler_lifecycle.http.state import DOOR, OPERATING, Caller, Run, commands
 from crawler_lifecycle.model.answers import Resumed, Started, Stopping
@@ -33,11 +33,11 @@ router = APIRouter(prefix="/v1", tags=["commanding"], dependencies=OPERATING)
     "/runs",
     status_code=201,
     response_model=Started,
-    responses=docs.answer(201, "The run is recorded.")
-    | docs.answer(200, "An earlier request with this key has made this run.", Started)
+    responses=document.answer(201, "The run is recorded.")
+    | document.answer(200, "An earlier request with this key has made this run.", Started)
     | problems(
         _409="The Idempotency-Key was used for another request.",
-        _422=docs.NOT_ACCEPTABLE + " Nothing was started.",
+        _422=document.NOT_ACCEPTABLE + " Nothing was started.",
     ),
 )
 async def start_run(
@@ -74,7 +74,7 @@ def run_request(body: messages.StartRequest, caller: str) -> RunRequest:
 @router.post(
     "/runs/{run}/stop",
     status_code=202,
-    responses=docs.answer(202, "The stop is recorded.") | problems(_404=docs.NO_RUN, _409="The run is over."),
+    responses=document.answer(202, "The stop is recorded.") | problems(_404=document.NO_RUN, _409="The run is over."),
 )
 async def stop_run(api: CurrentApi, caller: Caller, run: Run, body: messages.StopBody = DEFAULT_STOP) -> Stopping:
     """Stop a run, by force if requested. The run's timeline shows when the stop is confirmed.
@@ -90,8 +90,8 @@ async def stop_run(api: CurrentApi, caller: Caller, run: Run, body: messages.Sto
 @router.post(
     "/runs/{run}/tasks",
     status_code=201,
-    responses=docs.answer(201, "The tasks are queued.")
-    | problems(_404=docs.NO_RUN, _409="The run is over, about to end, or being stopped."),
+    responses=document.answer(201, "The tasks are queued.")
+    | problems(_404=document.NO_RUN, _409="The run is over, about to end, or being stopped."),
 )
 def add_tasks(
     commands: Commands,
@@ -109,8 +109,8 @@ def add_tasks(
 @router.post(
     "/runs/{run}/resume",
     status_code=202,
-    responses=docs.answer(202, "The run's workflow continues.")
-    | problems(_404=docs.NO_RUN, _409="There is nothing to resume."),
+    responses=document.answer(202, "The run's workflow continues.")
+    | problems(_404=document.NO_RUN, _409="There is nothing to resume."),
 )
 async def resume_run(commands: Commands, run: Run, body: messages.ResumeBody = DEFAULT_RESUME) -> Resumed:
     """Resume the run's workflow, or reopen a FAILED run."""
@@ -119,7 +119,7 @@ async def resume_run(commands: Commands, run: Run, body: messages.ResumeBody = D
 
 @router.post(
     "/runs/{run}/export",
-    responses=problems(_404=docs.NO_RUN, _409="The run is not over."),
+    responses=problems(_404=document.NO_RUN, _409="The run is not over."),
 )
 async def export_run(commands: Commands, run: Run) -> messages.Exported:
     """Announce the end of a run and archive its files again, under the same ids."""

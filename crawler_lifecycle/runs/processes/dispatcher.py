@@ -4,113 +4,27 @@ The tasks are child tasks, main tasks at a further attempt, and main tasks of ru
 
 A claim expires on its own, so another dispatcher claims a dead dispatcher's tasks. If such a task already has a job,
 the service answers with the existing job: the request's key is the same.
-
-The dispatcher's process also serves metrics from the database: `LineMetrics` for runs queued for a permit and paused
-scopes, `RunMetrics` for open runs, looks and pending exports.
 """
 
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from uuid import uuid4
-
-from prometheus_client import Metric
-from prometheus_client.core import GaugeMetricFamily
-from prometheus_client.registry import Collector
 
 from crawler_lifecycle import logs
 from crawler_lifecycle.base.pacing import Backoff
 from crawler_lifecycle.errors import LifecycleError
 from crawler_lifecycle.http.health import Pulses
-from crawler_lifecycle.model.limits import LimitRecord
-from crawler_lifecycle.model.reasons import ADMISSION, PAUSED
 from crawler_lifecycle.runs.activities.deployment import ClaimDeployer
-from crawler_lifecycle.runs.ports import Claim, Claims, RunFigures
+from crawler_lifecycle.runs.ports import Claim, Claims
 
 log = logging.getLogger(__name__)
-REFRESH_SECONDS = 15.0  # the figures for metrics are read at most once in this time
-NONE = RunFigures({}, None, None, None, 0, None, 0)  # before the first read
 LONGEST_PAUSE = timedelta(seconds=5)  # between passes, after many failures in a row
 PAUSE_FOR_A_PASS = 4  # so that idle passes take at most a fifth of the time
-
-
-class LineMetrics(Collector):
-    """Gauges from the limits at the time of the request; without an answer of the database there are no gauges."""
-
-    def __init__(self, limits: Callable[[], Sequence[LimitRecord]]) -> None:
-        self._limits = limits
-
-    def describe(self) -> Iterable[Metric]:
-        """Return the gauges without values, so that their registration does not wait for the database."""
-        return _gauges_of_line(())
-
-    def collect(self) -> Iterable[Metric]:
-        try:
-            return _gauges_of_line(self._limits())
-        except LifecycleError as error:
-            log.warning("no metrics of the line: %s", error.message)
-            return ()
-
-
-def _gauges_of_line(records: Sequence[LimitRecord]) -> list[Metric]:
-    runs = GaugeMetricFamily("crawler_runs_in_line", "Runs that wait for their permit", labels=["cause"])
-    runs.add_metric([PAUSED], sum(record.runs_held for record in records if record.paused_at))
-    runs.add_metric([ADMISSION], sum(record.runs_held for record in records if not record.paused_at))
-    paused = GaugeMetricFamily("crawler_paused_scopes", "Paused scopes: installation, crawlers and labels")
-    paused.add_metric([], sum(record.paused_at is not None for record in records))
-    return [runs, paused]
-
-
-class RunMetrics(Collector):
-    """Gauges from the latest figures. While the database does not answer, there are no gauges."""
-
-    def __init__(self, figures: Callable[[], RunFigures]) -> None:
-        self._read, self._figures, self._read_at = figures, NONE, -REFRESH_SECONDS
-        self._reading = threading.Lock()
-
-    def describe(self) -> Iterable[Metric]:
-        """Return the gauges without values, so that their registration does not wait for the database."""
-        return _gauges_of_runs(NONE)
-
-    def collect(self) -> Iterable[Metric]:
-        try:
-            with self._reading:  # two scrapes at once cost one read
-                if time.monotonic() - self._read_at >= REFRESH_SECONDS:
-                    self._figures, self._read_at = self._read(), time.monotonic()
-                return _gauges_of_runs(self._figures)
-        except LifecycleError as error:
-            log.warning("no metrics of runs: %s", error.message)
-            return ()
-
-
-def _gauges_of_runs(figures: RunFigures) -> list[Metric]:
-    open_runs = GaugeMetricFamily("crawler_runs_open", "Open runs, by status", labels=["status"])
-    for status, count in figures.open.items():
-        open_runs.add_metric([status], count)
-    pending = "crawler_exports_pending"
-    return [
-        open_runs,
-        _age(
-            "crawler_oldest_in_line_seconds", "Age of the oldest run in line that is not paused", figures.queued_since
-        ),
-        _age("crawler_oldest_look_seconds", "Time since the oldest last look at an open run", figures.looked_at),
-        _age("crawler_look_delay_seconds", "Time by which the latest look is overdue", figures.look_due_at),
-        GaugeMetricFamily(pending, "Ended runs with a pending event or archive", value=figures.pending_exports),
-        _age(f"{pending}_seconds", "Age of the oldest pending event or archive", figures.export_pending_since),
-        GaugeMetricFamily(
-            "crawler_exports_failed", "Ended runs whose event or archive gave up", value=figures.failed_exports
-        ),
-    ]
-
-
-def _age(name: str, documentation: str, since: datetime | None) -> Metric:
-    """Return a gauge with the seconds since then; 0 without a time, and for a time in the future."""
-    seconds = 0.0 if since is None else max(0.0, (datetime.now(UTC) - since).total_seconds())
-    return GaugeMetricFamily(name, documentation, value=seconds)
 
 
 @dataclass

@@ -1,1 +1,1 @@
-"""Rules: pure functions of rows and looks. The time comes as an argument."""
+"""Rules of a run: its plan, how looks change tasks, which failures are retried, and how tasks decide the end."""

@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from crawler_lifecycle.model import reasons
-from crawler_lifecycle.model.crawl_results import OutcomeFacts
-from crawler_lifecycle.model.looks import EndRequest, JobLook, JobPhase, TaskRow
+from crawler_lifecycle.model.looks import EndRequest, JobLook, JobPhase, OutcomeFacts, TaskRow
 from crawler_lifecycle.model.states import Intent, TaskStatus
 
 CAUSES_NEAR_THE_END = (reasons.FINISHING, reasons.BACKOFF, reasons.FAILING)  # the program has ended, or will end soon

@@ -10,8 +10,7 @@ Further rules select jobs in a look: hopeless, lingering, overdue and leaving jo
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
-from crawler_lifecycle.model.crawl_results import OutcomeFacts
-from crawler_lifecycle.model.looks import JobKey, JobLook, JobPhase, Look, TaskRow
+from crawler_lifecycle.model.looks import JobKey, JobLook, JobPhase, Look, OutcomeFacts, TaskRow
 from crawler_lifecycle.model.reasons import (
     CAPACITY,
     NOT_CONSIDERED,
@@ -57,75 +56,6 @@ ONGOING = {
     JobPhase.RUNNING: TaskStatus.RUNNING,
     JobPhase.ENDING: TaskStatus.STOPPING,
 }
-
-
-def is_hopeless(look: Look, change: TaskChange) -> bool:
-    """Return whether the change gives up a task because its job still waits in vain, such as for an image.
-
-    The job may start at any moment, and a started crawl must not be ended. So the task ends only by a look immediately
-    before the job's deletion.
-    """
-    job = look.jobs.get((change.task, change.attempt))
-    return change.status.is_over and job is not None and job.phase is JobPhase.WAITING and job.uid == change.job_uid
-
-
-def lingering(look: Look, rows: Iterable[TaskRow], intent: Intent) -> list[JobKey]:
-    """Return the living jobs without an open task, and orphan pods without a request to end.
-
-    Jobs with another attempt than the task's row, or without a row, count as jobs without an open task. Such jobs exist
-    after the database was restored from a backup.
-    """
-    wanted = {(row.task, row.attempt) for row in rows if not row.status.is_over}
-    living = {key: job for key, job in look.jobs.items() if not job.gone}
-    return sorted(key for key, job in living.items() if key not in wanted or _is_orphan_without_request(job, intent))
-
-
-def _is_orphan_without_request(job: JobLook, intent: Intent) -> bool:
-    """Return whether orphan pods live on without a request to end. In a stop, the stop asks these pods to end."""
-    return intent is Intent.RUN and job.cause == ORPHAN_PODS
-
-
-def overdue(look: Look, rows: Iterable[TaskRow]) -> list[JobKey]:
-    """Return the living overdue jobs to kill.
-
-    An open task's job is killed only if the task's row shows the job as overdue already. The first look only records
-    the job as overdue: a clock may be wrong for a moment, and must kill no wanted job. A job without an open task is
-    killed at the first look.
-    """
-    open_rows = (row for row in rows if not row.status.is_over)
-    spared = {(row.task, row.attempt) for row in open_rows if row.cause != POD_OVERDUE}  # not recorded as overdue yet
-    living_overdue = (key for key, job in look.jobs.items() if job.overdue and not job.gone)
-    return sorted(key for key in living_overdue if key not in spared)
-
-
-def leaving(look: Look) -> int:
-    """Return how many jobs are leaving: they have ended, were deleted and are still listed."""
-    return sum(job.leaving for job in look.jobs.values())
-
-
-def removable(look: Look) -> set[JobKey]:
-    """Return the ended jobs to remove; none if the cluster does not keep ended jobs."""
-    return {key for key, job in look.jobs.items() if look.keeps_ended_jobs and job.removable}
-
-
-def is_saturated(cause: str | None, since: datetime | None, now: datetime) -> bool:
-    """Return whether the wait is for room or for a node, and has lasted for at least five minutes."""
-    return cause in FULL and since is not None and now - since >= PATIENCE
-
-
-def in_words(cause: str | None) -> str:
-    """Return the saturation by this cause in words, for people."""
-    return "no node takes its pods" if cause in WITHOUT_NODE else "no capacity for over 5 minutes"
-
-
-def saturation(rows: Iterable[TaskRow], look: Look, now: datetime) -> str | None:
-    """Return the cause of the first long wait for room or a node; None without one, or if a task has started lately."""
-    rows = list(rows)
-    starts = [row.started_at for row in rows] + [job.started_at for job in look.jobs.values()]
-    if any(start is not None and now - start < PATIENCE for start in starts):
-        return None
-    waiting = (row for row in rows if row.status in WAITING)
-    return next((row.cause for row in waiting if is_saturated(row.cause, row.cause_since, now)), None)
 
 
 def verdict(
@@ -325,3 +255,72 @@ def _over(row: TaskRow, job: JobLook | None, facts: OutcomeFacts | None, end: En
         ended_at=end.ended_at,
         facts=facts,
     )
+
+
+def is_hopeless(look: Look, change: TaskChange) -> bool:
+    """Return whether the change gives up a task because its job still waits in vain, such as for an image.
+
+    The job may start at any moment, and a started crawl must not be ended. So the task ends only by a look immediately
+    before the job's deletion.
+    """
+    job = look.jobs.get((change.task, change.attempt))
+    return change.status.is_over and job is not None and job.phase is JobPhase.WAITING and job.uid == change.job_uid
+
+
+def lingering(look: Look, rows: Iterable[TaskRow], intent: Intent) -> list[JobKey]:
+    """Return the living jobs without an open task, and orphan pods without a request to end.
+
+    Jobs with another attempt than the task's row, or without a row, count as jobs without an open task. Such jobs exist
+    after the database was restored from a backup.
+    """
+    wanted = {(row.task, row.attempt) for row in rows if not row.status.is_over}
+    living = {key: job for key, job in look.jobs.items() if not job.gone}
+    return sorted(key for key, job in living.items() if key not in wanted or _is_orphan_without_request(job, intent))
+
+
+def _is_orphan_without_request(job: JobLook, intent: Intent) -> bool:
+    """Return whether orphan pods live on without a request to end. In a stop, the stop asks these pods to end."""
+    return intent is Intent.RUN and job.cause == ORPHAN_PODS
+
+
+def overdue(look: Look, rows: Iterable[TaskRow]) -> list[JobKey]:
+    """Return the living overdue jobs to kill.
+
+    An open task's job is killed only if the task's row shows the job as overdue already. The first look only records
+    the job as overdue: a clock may be wrong for a moment, and must kill no wanted job. A job without an open task is
+    killed at the first look.
+    """
+    open_rows = (row for row in rows if not row.status.is_over)
+    spared = {(row.task, row.attempt) for row in open_rows if row.cause != POD_OVERDUE}  # not recorded as overdue yet
+    living_overdue = (key for key, job in look.jobs.items() if job.overdue and not job.gone)
+    return sorted(key for key in living_overdue if key not in spared)
+
+
+def leaving(look: Look) -> int:
+    """Return how many jobs are leaving: they have ended, were deleted and are still listed."""
+    return sum(job.leaving for job in look.jobs.values())
+
+
+def removable(look: Look) -> set[JobKey]:
+    """Return the ended jobs to remove; none if the cluster does not keep ended jobs."""
+    return {key for key, job in look.jobs.items() if look.keeps_ended_jobs and job.removable}
+
+
+def is_saturated(cause: str | None, since: datetime | None, now: datetime) -> bool:
+    """Return whether the wait is for room or for a node, and has lasted for at least five minutes."""
+    return cause in FULL and since is not None and now - since >= PATIENCE
+
+
+def in_words(cause: str | None) -> str:
+    """Return the saturation by this cause in words, for people."""
+    return "no node takes its pods" if cause in WITHOUT_NODE else "no capacity for over 5 minutes"
+
+
+def saturation(rows: Iterable[TaskRow], look: Look, now: datetime) -> str | None:
+    """Return the cause of the first long wait for room or a node; None without one, or if a task has started lately."""
+    rows = list(rows)
+    starts = [row.started_at for row in rows] + [job.started_at for job in look.jobs.values()]
+    if any(start is not None and now - start < PATIENCE for start in starts):
+        return None
+    waiting = (row for row in rows if row.status in WAITING)
+    return next((row.cause for row in waiting if is_saturated(row.cause, row.cause_since, now)), None)

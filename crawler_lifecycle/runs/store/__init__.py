@@ -1,1 +1,1 @@
-"""The rows of this capability in SQLite, MySQL and MariaDB."""
+"""Runs and their tasks in the database: creation, looks, claims, stops, exports, and lists for people."""

@@ -1,1 +1,1 @@
-"""Workflows: the order of the steps."""
+"""The workflow that supervises a run, with a module for each of its stages."""

@@ -22,8 +22,7 @@ from crawler_lifecycle.clusters.kubernetes.observe.outcome_facts import facts_by
 from crawler_lifecycle.clusters.kubernetes.observe.pods import controller_uid, has_ended
 from crawler_lifecycle.clusters.ports import NO_UIDS, KeepFacts, Uids, keep_no_facts
 from crawler_lifecycle.errors import LifecycleError, TemporaryError
-from crawler_lifecycle.model.crawl_results import OutcomeFacts
-from crawler_lifecycle.model.looks import JobKey, JobLook
+from crawler_lifecycle.model.looks import JobKey, JobLook, OutcomeFacts
 
 logger = logging.getLogger(__name__)
 # A stop that cannot read its pods within this time continues without facts and logs.

@@ -8,8 +8,8 @@ from datetime import datetime
 
 from crawler_lifecycle.clusters.kubernetes.objects import Job, Pod
 from crawler_lifecycle.clusters.kubernetes.observe import failure, pods
-from crawler_lifecycle.model.crawl_results import LONGEST_MESSAGE, OutcomeFacts, read_result
-from crawler_lifecycle.model.looks import JobKey, JobLook, JobPhase
+from crawler_lifecycle.model.crawl_results import read_result
+from crawler_lifecycle.model.looks import LONGEST_MESSAGE, JobKey, JobLook, JobPhase, OutcomeFacts
 from crawler_lifecycle.model.reasons import POD_TERMINATING
 
 

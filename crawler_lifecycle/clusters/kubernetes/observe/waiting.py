@@ -19,7 +19,7 @@ from crawler_lifecycle.clusters.kubernetes.objects import (
 from crawler_lifecycle.clusters.kubernetes.observe import pods
 from crawler_lifecycle.clusters.kubernetes.observe.failure import word
 from crawler_lifecycle.model import reasons
-from crawler_lifecycle.model.crawl_results import LONGEST_MESSAGE
+from crawler_lifecycle.model.looks import LONGEST_MESSAGE
 
 NOT_SYNCED = "not_synced"  # the Job controller has not seen the Job yet
 SCHEDULED = "scheduled"  # the pod has a node, and no container says why it waits
