@@ -16,6 +16,7 @@ from temporalio.client import WorkflowHandle
 from bench.measuring import cpu_seconds
 from crawler_lifecycle.assembly.control import Control
 from crawler_lifecycle.model.naming import RUN_WORKFLOW
+from crawler_lifecycle.model.records import ALL_RUNS
 from crawler_lifecycle.model.requests import RunRequest
 from crawler_lifecycle.model.states import RunStatus
 from crawler_lifecycle.settings import stack_file
@@ -71,7 +72,7 @@ async def round_of_runs(control: Control, state: Path, crawler: str, runs: int) 
     handles = await start_runs(control, crawler, runs)
     await asyncio.gather(*(control.engine.result(handle) for handle in handles))
     seconds, after = time.time() - began, _cpu(state)
-    done = await asyncio.to_thread(control.runs.list, limit=runs)
+    done = await asyncio.to_thread(control.runs.select, ALL_RUNS, limit=runs)
     assert [run.status for run in done] == [RunStatus.COMPLETED] * runs
     ends = [run.finished_at.timestamp() for run in done if run.finished_at]
     cpu = {party: (after[party] - before[party]) / runs for party in PARTIES}

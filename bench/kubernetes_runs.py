@@ -21,6 +21,7 @@ from bench.whole_service import PATIENCE, PAUSE, Rows, on_service, until_all
 from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.database.schema import histories
 from crawler_lifecycle.model.answers import Started
+from crawler_lifecycle.model.records import ALL_RUNS
 from crawler_lifecycle.model.states import TaskStatus
 from tests.kubernetes.service import Service
 
@@ -56,7 +57,7 @@ async def _looks(service: Service, scale: Scale) -> Rows:
         rows.append(_floor_row(count, bare))
         runs += await _more(service, count - len(runs))
         await until_all(
-            partial(service.control.runs.list, limit=len(runs)), lambda run: TaskStatus.RUNNING in run.tasks
+            partial(service.control.runs.select, ALL_RUNS, limit=len(runs)), lambda run: TaskStatus.RUNNING in run.tasks
         )
         seconds, longest, spent = await _waves(service, len(runs), parties)
         behind = longest > PACE

@@ -15,6 +15,7 @@ from bench.table import Scale
 from crawler_lifecycle.assembly.control import Control
 from crawler_lifecycle.flows import Workflow
 from crawler_lifecycle.flows.model.requests import PushFlow
+from crawler_lifecycle.model.records import RunFilter
 from crawler_lifecycle.stack.plan import StepModules
 from crawler_lifecycle.stack.stack import Stack
 
@@ -48,7 +49,9 @@ async def one_by_one(_: Stack, control: Control, scale: Scale) -> Row:
     await control.flows.push(PushFlow(definition=given, actor="bench"))
     await control.flows.wait(given.id)
     took = time.monotonic() - began
-    runs = sorted(await asyncio.to_thread(control.runs.list, flow=given.id, limit=jobs), key=lambda run: run.run_id)
+    runs = sorted(
+        await asyncio.to_thread(control.runs.select, RunFilter(flow=given.id), limit=jobs), key=lambda run: run.run_id
+    )
     assert len(runs) == jobs, runs
     ends = [run.finished_at.timestamp() for run in runs if run.finished_at is not None]
     client = await control.engine.client()

@@ -15,11 +15,6 @@ def from_ranges(text: str) -> list[int]:
     return numbers
 
 
-def without(text: str, removed: str) -> str:
-    """Return the ranges in `text` without the numbers in the ranges `removed`."""
-    return to_ranges(set(from_ranges(text)) - set(from_ranges(removed)))
-
-
 def _spans(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
     """Yield the first and last number of every gapless span."""
     ordered = sorted(set(numbers))

@@ -15,6 +15,7 @@ from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.database.schema import histories
 from crawler_lifecycle.model.deployment import Crawler
 from crawler_lifecycle.model.notices import NoticeKind
+from crawler_lifecycle.model.records import ALL_RUNS, RunFilter
 from crawler_lifecycle.model.requests import RunRequest
 from crawler_lifecycle.model.states import ExportState, RunStatus
 from crawler_lifecycle.runs.ports import NewRun
@@ -71,7 +72,7 @@ async def test_a_run_is_started_with_the_keyboard_and_watched_to_its_end(page: P
 async def test_the_dialog_tells_what_it_waits_for_through_a_reload_and_an_outage(page: Page, stack: Site) -> None:
     before = await stack.start(tasks=2)
     await stack.until_running(before, 2)
-    known = {run.run_id for run in stack.control.runs.list(limit=100)}
+    known = {run.run_id for run in stack.control.runs.select(ALL_RUNS, limit=100)}
     await page.click("#start")
     await page.until(DIALOG)
     await fill(page, crawler="gated")
@@ -91,7 +92,7 @@ async def test_the_dialog_tells_what_it_waits_for_through_a_reload_and_an_outage
 
     stack.release(before, 0, 1)
     run_id = await until_started(page)
-    assert {run.run_id for run in stack.control.runs.list(limit=100)} - known == {run_id}, (
+    assert {run.run_id for run in stack.control.runs.select(ALL_RUNS, limit=100)} - known == {run_id}, (
         "one run, however often asked"
     )
     await finish(stack, run_id, 1)
@@ -240,7 +241,7 @@ async def test_the_filter_that_was_chosen_is_the_one_that_is_marked(page: Page, 
 
 async def test_nothing_is_cut_off_on_a_phone(page: Page, stack: Site) -> None:
     await page.look_like(360, 740, mobile=True)
-    run_id = stack.control.runs.list(limit=1, crawler="gated")[0].run_id
+    run_id = stack.control.runs.select(RunFilter(crawler="gated"), limit=1)[0].run_id
     for place in ("#/", f"#/runs/{run_id}"):
         await page.evaluate(f"location.hash = {json.dumps(place)}")
         await page.until("document.querySelector('table.list tbody tr')")

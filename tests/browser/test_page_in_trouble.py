@@ -8,6 +8,7 @@ import pytest
 import pytest_asyncio
 
 from crawler_lifecycle.assembly.store import SqlStore
+from crawler_lifecycle.model.records import ALL_RUNS
 from crawler_lifecycle.model.states import Intent, RunStatus
 from tests.browser.chromium import OTHER_NAME, Page
 from tests.browser.pages import (
@@ -137,7 +138,7 @@ async def stack(has_chromium: None, tmp_path_factory: pytest.TempPathFactory) ->
 async def test_a_start_whose_answers_are_lost_is_one_run(page: Page, stack: Site) -> None:
     """A proxy in front says 502 or breaks off; then the token is refused, and another one entered."""
     _, token = await address_and_token(stack)
-    known = {run.run_id for run in stack.control.runs.list(limit=100)}
+    known = {run.run_id for run in stack.control.runs.select(ALL_RUNS, limit=100)}
     await page.evaluate(FETCH % STARTS_THAT_ARE_LOST)
     await page.press("n")
     await page.until(DIALOG)
@@ -148,12 +149,12 @@ async def test_a_start_whose_answers_are_lost_is_one_run(page: Page, stack: Site
     await page.press("Enter")
     run_id = await until_started(page)
     assert await page.evaluate("starts") == 4
-    assert {run.run_id for run in stack.control.runs.list(limit=100)} - known == {run_id}
+    assert {run.run_id for run in stack.control.runs.select(ALL_RUNS, limit=100)} - known == {run_id}
 
 
 async def test_a_start_that_is_refused_after_an_answer_was_lost_is_one_run(page: Page, stack: Site) -> None:
     """The token may not start runs any more, or a proxy says so: that says nothing of the try before."""
-    known = {run.run_id for run in stack.control.runs.list(limit=100)}
+    known = {run.run_id for run in stack.control.runs.select(ALL_RUNS, limit=100)}
     await page.evaluate(FETCH % STARTS_THAT_ARE_REFUSED)
     await page.press("n")
     await page.until(DIALOG)
@@ -163,7 +164,7 @@ async def test_a_start_that_is_refused_after_an_answer_was_lost_is_one_run(page:
     await page.press("Enter")
     run_id = await until_started(page)
     assert await page.evaluate("starts") == 3
-    assert {run.run_id for run in stack.control.runs.list(limit=100)} - known == {run_id}
+    assert {run.run_id for run in stack.control.runs.select(ALL_RUNS, limit=100)} - known == {run_id}
 
 
 async def test_a_log_that_is_not_there_is_asked_for_once(page: Page, stack: Site) -> None:

@@ -17,7 +17,7 @@ from crawler_lifecycle.clusters.local.records import EndRecord, JobFolder
 from crawler_lifecycle.model.answers import Started
 from crawler_lifecycle.model.looks import JobKey
 from crawler_lifecycle.model.naming import EXPORT_WORKFLOW, FLOW_WORKFLOW, RUN_WORKFLOW, event_id
-from crawler_lifecycle.model.records import ExportRecord, RunDetails, TaskRecord
+from crawler_lifecycle.model.records import ALL_RUNS, ExportRecord, RunDetails, TaskRecord
 from crawler_lifecycle.model.states import ExportState, Intent, RunStatus, TaskStatus
 from tests.chaos.ground import Ground
 from tests.embedded import processes_of
@@ -223,7 +223,7 @@ async def left_over(ground: Ground, runs: list[int]) -> list[str]:
 
 def _all_runs(ground: Ground) -> list[int]:
     found: list[int] = []
-    while page := ground.site.control.runs.list(limit=500, before=min(found) if found else None):
+    while page := ground.site.control.runs.select(ALL_RUNS, limit=500, before=min(found) if found else None):
         found += [run.run_id for run in page]
     return found
 

@@ -17,7 +17,7 @@ from crawler_lifecycle.limits.ports import Limits
 from crawler_lifecycle.model.answers import Started
 from crawler_lifecycle.model.flow_states import FlowState
 from crawler_lifecycle.model.reasons import ADMISSION
-from crawler_lifecycle.model.records import RunDetails
+from crawler_lifecycle.model.records import ALL_RUNS, RunDetails
 from crawler_lifecycle.model.requests import RunRequest, StopRequest
 from crawler_lifecycle.model.retries import Retries
 from crawler_lifecycle.model.states import RunStatus, TaskStatus
@@ -320,7 +320,7 @@ class Crowd:
 
     def _assert_the_others_wait(self) -> None:
         """None of them was ended, lost or forgotten by what happened."""
-        listed = {run.run_id: run for run in self.ground.site.control.runs.list(limit=1000)}
+        listed = {run.run_id: run for run in self.ground.site.control.runs.select(ALL_RUNS, limit=1000)}
         alive = {run.run_id for run in [*self.running, *self.stopping, *self.waiting, *self.held, *self.limited]}
         assert listed.keys() == alive | {run.run_id for run in self.over}
         assert {run_id for run_id, run in listed.items() if not run.status.is_over} == alive

@@ -10,7 +10,7 @@ from crawler_lifecycle.assembly.control import Control
 from crawler_lifecycle.flows.model.records import MemberRecord
 from crawler_lifecycle.flows.ports.records import AttemptRecord
 from crawler_lifecycle.model.flow_states import EndKind, FlowState, MemberState
-from crawler_lifecycle.model.records import RunSummary
+from crawler_lifecycle.model.records import RunFilter, RunSummary
 from crawler_lifecycle.model.states import RunStatus
 from tests.chaos.graph import calls_in
 
@@ -39,7 +39,7 @@ def told_flow(control: Control, folder: Path, flow_id: str, items: int) -> ToldF
         members=members,
         attempts={member.path: flows.attempts(flow_id, member.path) for member in members},
         results=flows.results(flow_id),
-        runs=control.runs.list(flow=flow_id, limit=100),
+        runs=control.runs.select(RunFilter(flow=flow_id), limit=100),
         events=Counter(line.event for line in flows.lines(flow_id)),
         calls=calls_in(folder, uid),
     )

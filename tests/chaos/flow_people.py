@@ -23,7 +23,7 @@ from crawler_lifecycle.flows.model.requests import (
 from crawler_lifecycle.model.answers import Started
 from crawler_lifecycle.model.flow_states import MemberState
 from crawler_lifecycle.model.naming import flow_workflow_id
-from crawler_lifecycle.model.records import RunSummary
+from crawler_lifecycle.model.records import RunFilter, RunSummary
 from tests.chaos.flow_lives import ENDLESS, FlowDeed, FlowLife
 from tests.chaos.graph import a_flow
 from tests.chaos.ground import Ground
@@ -137,7 +137,7 @@ class FlowPeople:
         ]
 
     def _listed(self, flow_id: str) -> Sequence[RunSummary]:
-        return self.ground.site.control.runs.list(flow=flow_id, limit=100)
+        return self.ground.site.control.runs.select(RunFilter(flow=flow_id), limit=100)
 
     @property
     def flows(self) -> FlowCommands:

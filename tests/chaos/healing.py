@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from crawler_lifecycle.errors import LifecycleError
-from crawler_lifecycle.model.records import RunSummary
+from crawler_lifecycle.model.records import RunFilter, RunSummary
 from crawler_lifecycle.model.states import ListedStatus, RunStatus
 from tests.chaos.ground import Ground
 from tests.chaos.people import People
@@ -40,7 +40,7 @@ class Healing:
 
     def _look(self) -> None:
         control, jobs = self.ground.site.control, self.ground.state / "cluster" / "jobs"
-        found = {run.run_id: run for status in OPEN for run in control.runs.list(limit=1000, status=status)}
+        found = {run.run_id: run for run in control.runs.select(RunFilter(listed=OPEN), limit=1000)}
         now, runs = time.time(), dict(self.people.runs)
         ends = {run_id: self._ends(jobs / run.run_uid, run_id) for run_id, run in runs.items() if run_id in found}
         if not jobs.is_dir():

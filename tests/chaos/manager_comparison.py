@@ -9,10 +9,10 @@ from types import MappingProxyType
 from crawler_lifecycle.assembly.control import Control
 from crawler_lifecycle.flows.model.manager_records import ItemRecord, ManagerStatus
 from crawler_lifecycle.flows.model.turns import SCHEDULED
-from crawler_lifecycle.flows.rules.ends import REFUSED, WITHOUT_RUN
+from crawler_lifecycle.flows.rules.ends import REFUSED, UNKNOWN, WORDS
 from crawler_lifecycle.model.flow_states import FlowState
 from crawler_lifecycle.model.manager_items import ItemState, Origin
-from crawler_lifecycle.model.records import RunRecord
+from crawler_lifecycle.model.records import RunFilter, RunRecord
 from crawler_lifecycle.model.states import RunStatus
 from tests.chaos.managing import REPEATED, hooks_in
 
@@ -53,7 +53,9 @@ def told_manager(
         shops=shops,
         status=status,
         items=doors.items(flow_id, limit=MOST_ITEMS),
-        runs=[control.runs.show(run.run_id).run for run in control.runs.list(flow=flow_id, limit=MOST_RUNS)],
+        runs=[
+            control.runs.show(run.run_id).run for run in control.runs.select(RunFilter(flow=flow_id), limit=MOST_RUNS)
+        ],
         hooks=[line.split()[0] for line in path.read_text().splitlines()] if path.exists() else [],
         events=Counter(line.event for line in lines),
         accepted=accepted,
@@ -153,7 +155,7 @@ def _of_runs(seen: ToldManager) -> Iterator[str]:
 
 def _is_without_run(item: ItemRecord) -> bool:
     """Return whether the last attempt was refused before it made a run: its outcome may be its workflow's end."""
-    return item.outcome == REFUSED or (item.state is ItemState.REFUSED and item.outcome in WITHOUT_RUN)
+    return item.outcome == REFUSED or (item.state is ItemState.REFUSED and item.outcome in {*WORDS.values(), UNKNOWN})
 
 
 def _state_after(runs: Sequence[RunRecord], state: ItemState) -> ItemState:

@@ -20,7 +20,7 @@ from crawler_lifecycle.flows.model.requests import AddItems, HoldFlow, PushFlow,
 from crawler_lifecycle.model.answers import Started
 from crawler_lifecycle.model.manager_items import Item
 from crawler_lifecycle.model.naming import flow_workflow_id
-from crawler_lifecycle.model.records import RunRecord
+from crawler_lifecycle.model.records import RunFilter, RunRecord
 from crawler_lifecycle.model.requests import RunParameters
 from tests.chaos.ground import Ground
 from tests.chaos.manager_comparison import ToldManager, told_manager
@@ -170,7 +170,7 @@ class ManagerPeople:
     def open_runs(self, flow_id: str) -> list[Started]:
         """Return the manager's crawls under way, newest first."""
         runs = self.ground.site.control.runs
-        listed = runs.list(flow=flow_id, limit=LATEST)
+        listed = runs.select(RunFilter(flow=flow_id), limit=LATEST)
         return [_started(runs.show(run.run_id).run) for run in listed if not run.status.is_over]
 
     def status(self, flow_id: str) -> ManagerStatus:

@@ -22,6 +22,7 @@ from temporalio.runtime import LoggingConfig, Runtime, TelemetryConfig, Telemetr
 
 from crawler_lifecycle.errors import LifecycleError
 from crawler_lifecycle.model.answers import Started
+from crawler_lifecycle.model.records import RunFilter
 from crawler_lifecycle.stack.interruption import Interrupted, until_interrupted
 from tests.chaos.comparison import divergences, left_over, open_workflows, timeline, told
 from tests.chaos.flow_comparison import compared_flow, told_flow
@@ -108,7 +109,7 @@ class Soak:
 
     async def _under_way(self) -> list[str]:
         control = self.ground.site.control
-        listed = [run for status in OPEN for run in control.runs.list(limit=1000, status=status, flows=True)]
+        listed = control.runs.select(RunFilter(listed=OPEN, flows=True), limit=1000)
         still_open = [f"run {run.run_id}" for run in listed] + await self.flow_people.under_way()
         still_open += await self.manager_people.under_way()
         return still_open + await open_workflows(await control.engine.client())
@@ -155,7 +156,7 @@ class Soak:
 
     def _counted(self) -> str:
         try:
-            still = [run.run_id for each in OPEN for run in self.ground.site.control.runs.list(limit=1000, status=each)]
+            still = [run.run_id for run in self.ground.site.control.runs.select(RunFilter(listed=OPEN), limit=1000)]
         except LifecycleError:
             return f"{len(self.people.runs)} runs (the database does not answer)"
         few = f" ({', '.join(map(str, still))})" if 0 < len(still) <= FEW else ""

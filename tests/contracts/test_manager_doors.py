@@ -48,7 +48,7 @@ def failed(flow: Managed, *names: str) -> None:
 
 
 def counts(flow: Managed) -> Counts:
-    counted = flow.store.manager_doors.item_counts(flow.id)
+    counted = flow.store.manager_doors.statuses(flow.id)[0].counts
     assert counted == flow.managers.counts(flow.mine)
     return counted
 
@@ -64,7 +64,7 @@ def test_items_are_added_once_under_their_key(flow: Managed) -> None:
 
 def test_items_may_come_before_the_manager_begins(database: Database) -> None:
     flow = managed(database, begins=False)
-    assert flow.store.manager_doors.item_counts(flow.id) == Counts()
+    assert flow.store.manager_doors.statuses(flow.id)[0].counts == Counts()
     assert add(flow, "early", "x") == 1
     begun = flow.begun()
     assert (begun.incarnation, begun.is_closed) == (1, False)
@@ -216,7 +216,7 @@ def test_the_managers_of_a_flow_have_numbers_sums_and_problems(flow: Managed) ->
     assert status.problem is not None
     sums = flow.store.manager_doors.sums([flow.uid, "another"])
     assert sums.keys() == {flow.uid}
-    assert (sums[flow.uid].total, sums[flow.uid].open, sums[flow.uid].failed) == (3, 1, 2)
+    assert (sums[flow.uid].total, sums[flow.uid].failed) == (3, 2)
     assert (sums[flow.uid].repeated, sums[flow.uid].has_problem, sums[flow.uid].is_exhausted) == (1, True, True)
 
 
@@ -247,7 +247,7 @@ def test_a_flow_without_a_manager_has_no_items(database: Database) -> None:
     with pytest.raises(BadInput, match="no crawl manager"):
         flow.store.manager_doors.items("w", limit=1)
     with pytest.raises(NotFound):
-        flow.store.manager_doors.item_counts("absent")
+        flow.store.manager_doors.statuses("absent")
 
 
 def test_crawls_under_way_are_known_for_a_force(flow: Managed) -> None:
@@ -433,7 +433,7 @@ def test_a_flow_that_ends_before_its_manager_begins_again_leaves_no_item_open(fl
         pass
     assert flow.states == {"manager": "cancelled"}
     assert state_of(flow, 1) == (ItemState.CANCELLED, NOT_TRIED_AGAIN)
-    assert flow.store.manager_doors.item_counts(flow.id) == Counts(cancelled=1)
+    assert flow.store.manager_doors.statuses(flow.id)[0].counts == Counts(cancelled=1)
     (status,) = flow.store.manager_doors.statuses(flow.id)
     assert status.close_reason == ("drained" if ends == "drain" else "cancelled")
     assert "the manager is closed" in flow.store.flow_records.lines(flow.id, after=0, limit=100)[-2].message
@@ -451,4 +451,4 @@ def test_a_flow_that_ends_before_its_manager_begins_leaves_no_item_open(database
     flow.cancel()
     while not flow.go_on().is_empty:
         pass
-    assert flow.store.manager_doors.item_counts(flow.id) == Counts(cancelled=1)
+    assert flow.store.manager_doors.statuses(flow.id)[0].counts == Counts(cancelled=1)

@@ -12,7 +12,6 @@ from temporalio.client import WorkflowExecutionStatus
 from temporalio.testing import WorkflowEnvironment
 
 from crawler_lifecycle.assembly.control import Control
-from crawler_lifecycle.assembly.opening import context_of
 from crawler_lifecycle.assembly.store import SqlStore
 from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.database.flow_schema import flows as flow_rows
@@ -288,7 +287,7 @@ async def test_a_follower_gets_all_jobs_first_and_then_the_changed_ones(
     second = view.next_change()
     assert second is not None
     assert [(job.path, job.state) for job in second.jobs] == [("a", "completed")]
-    context = context_of(Installation.with_variables(tmp_path, {"CRAWLER_DATABASE__URL": database_url}))
+    context = Control(Installation.with_variables(tmp_path, {"CRAWLER_DATABASE__URL": database_url})).context
     changes = follow(context, "two")
     assert not (await anext(changes)).is_over
     await flows.cancel("two", CancelMembers())

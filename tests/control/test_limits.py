@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from crawler_lifecycle.assembly.opening import context_of
+from crawler_lifecycle.assembly.control import Control
 from crawler_lifecycle.assembly.store import SqlStore
 from crawler_lifecycle.base.requesters import Requester
 from crawler_lifecycle.database.database import Database
@@ -33,7 +33,7 @@ def database_url(sqlite_template: Path, tmp_path: Path) -> str:
 
 @pytest.fixture
 def limits(database_url: str, tmp_path: Path) -> Iterator[LimitCommands]:
-    context = context_of(Installation.with_variables(tmp_path, {"CRAWLER_DATABASE__URL": database_url}))
+    context = Control(Installation.with_variables(tmp_path, {"CRAWLER_DATABASE__URL": database_url})).context
     yield LimitCommands(replace(context, requester=Requester("ann")))
     context.close()
 
@@ -63,7 +63,7 @@ def with_catalogue(database_url: str, tmp_path: Path) -> Iterator[LimitCommands]
     with served_scheduler(SmallCluster(), a_catalogue(tmp_path, text)) as url:
         variables = {"CRAWLER_SCHEDULER__URL": url, "CRAWLER_SCHEDULER__TOKEN": TOKEN}
         installation = Installation.with_variables(tmp_path, {"CRAWLER_DATABASE__URL": database_url, **variables})
-        context = context_of(installation)
+        context = Control(installation).context
         yield LimitCommands(context)
         context.close()
 

@@ -22,6 +22,7 @@ from crawler_lifecycle.flows.model.requests import (
 from crawler_lifecycle.model.answers import Started
 from crawler_lifecycle.model.flow_states import FlowState, MemberState
 from crawler_lifecycle.model.naming import flow_workflow_id
+from crawler_lifecycle.model.records import RunFilter
 from crawler_lifecycle.model.states import TaskStatus
 from tests.crash.graph import addition, calls_of, deciding, hanging, whole
 from tests.crash.stack import PATIENCE, PAUSE, Case, patiently, until
@@ -170,7 +171,7 @@ def host_dies(case: Case) -> bool:
 def runs_of(case: Case, flow_id: str) -> set[tuple[str, int, tuple[tuple[str, str], ...]]]:
     """Return path, attempt and arguments of each run. No attempt has two runs."""
     runs = list[tuple[str, int, tuple[tuple[str, str], ...]]]()
-    for listed in case.site.control.runs.list(flow=flow_id, limit=100):
+    for listed in case.site.control.runs.select(RunFilter(flow=flow_id), limit=100):
         run = case.site.control.runs.show(listed.run_id).run
         assert run.flow
         runs.append((run.flow.path, run.flow.attempt, tuple(run.request.arguments.items())))

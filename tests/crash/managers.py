@@ -9,7 +9,7 @@ from crawler_lifecycle.flows.model.requests import PushFlow, StopFlow, StopWay
 from crawler_lifecycle.flows.model.turns import Counts
 from crawler_lifecycle.model.answers import Started
 from crawler_lifecycle.model.flow_states import FlowState, MemberState
-from crawler_lifecycle.model.records import RunRecord
+from crawler_lifecycle.model.records import RunFilter, RunRecord
 from crawler_lifecycle.model.states import TaskStatus
 from tests.crash.flows import nudged, states, until_ended
 from tests.crash.graph import calls_of
@@ -38,7 +38,7 @@ async def manager(case: Case) -> Started:
     await until_ended(case, flow_id, FlowState.COMPLETED)
     runs = await _handed_over(case, flow_id)
     assert Counter((_attempt(run), tuple(sorted(run.request.arguments.items()))) for run in runs) == CRAWLS
-    assert case.site.control.parts.store.manager_doors.item_counts(flow_id) == Counts(
+    assert case.site.control.parts.store.manager_doors.statuses(flow_id)[0].counts == Counts(
         completed=ITEMS, repeated=REPEATED
     )
     await _assert_reacted_once(case, flow_id, runs)
@@ -55,7 +55,7 @@ async def manager_drained(case: Case) -> Started:
     await until_ended(case, flow_id, FlowState.COMPLETED)
     runs = await _handed_over(case, flow_id)
     assert len(runs) == AT_ONCE
-    counts = case.site.control.parts.store.manager_doors.item_counts(flow_id)
+    counts = case.site.control.parts.store.manager_doors.statuses(flow_id)[0].counts
     assert (counts.completed, counts.running, counts.waiting) == (AT_ONCE, 0, 0)
     await _assert_reacted_once(case, flow_id, runs, reason="drained")
     return case.begun[0]
@@ -75,7 +75,7 @@ async def manager_stopped(case: Case) -> Started:
     for run in case.begun:
         await assert_stopped(case.site, run)
     assert states(case, flow_id) == {MANAGER: MemberState.CANCELLED}
-    counts = case.site.control.parts.store.manager_doors.item_counts(flow_id)
+    counts = case.site.control.parts.store.manager_doors.statuses(flow_id)[0].counts
     assert (counts.running, counts.waiting, counts.delayed) == (0, 0, 0)
     return case.begun[0]
 
@@ -95,7 +95,7 @@ async def _pushed(case: Case, manager: type[Shops]) -> str:
 def _runs(case: Case, flow_id: str) -> list[RunRecord]:
     return [
         case.site.control.runs.show(listed.run_id).run
-        for listed in case.site.control.runs.list(flow=flow_id, limit=100)
+        for listed in case.site.control.runs.select(RunFilter(flow=flow_id), limit=100)
     ]
 
 

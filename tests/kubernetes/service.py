@@ -18,7 +18,7 @@ import httpx
 from crawler_lifecycle.assembly.control import Control
 from crawler_lifecycle.database.migrate import upgrade
 from crawler_lifecycle.model.answers import Started
-from crawler_lifecycle.model.records import RunDetails, RunSummary
+from crawler_lifecycle.model.records import ALL_RUNS, RunDetails, RunSummary
 from crawler_lifecycle.model.requests import RunRequest, StopRequest
 from crawler_lifecycle.model.states import IN_CLUSTER, RunStatus, TaskStatus
 from crawler_lifecycle.model.supervision import Nudge
@@ -142,7 +142,7 @@ class Service:
         return self.control.runs.show(run.run_id)
 
     def summary(self, run: Started) -> RunSummary:
-        return self.control.runs.list(limit=1, before=run.run_id + 1)[0]
+        return self.control.runs.select(ALL_RUNS, limit=1, before=run.run_id + 1)[0]
 
     def counts(self, run: Started) -> dict[TaskStatus, int]:
         return self.summary(run).tasks

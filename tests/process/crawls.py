@@ -31,7 +31,7 @@ from crawler_lifecycle.errors import TemporaryError
 from crawler_lifecycle.model.answers import Started
 from crawler_lifecycle.model.looks import JobKey
 from crawler_lifecycle.model.naming import RUN_WORKFLOW
-from crawler_lifecycle.model.records import RunDetails
+from crawler_lifecycle.model.records import ALL_RUNS, RunDetails
 from crawler_lifecycle.model.requests import RunRequest, StopRequest
 from crawler_lifecycle.model.states import ExportState, RunStatus, TaskStatus
 from tests.embedded import Crawlctl, processes_of, stack_processes, up
@@ -161,7 +161,7 @@ class Site:
 
     async def end_all(self) -> None:
         """Runs that were left, by a test that failed or by whoever made requests at random."""
-        for run in self.control.runs.list(limit=1000):
+        for run in self.control.runs.select(ALL_RUNS, limit=1000):
             if not run.status.is_over and self.control.runs.show(run.run_id).tasks[0].job_name:
                 await self.control.runs.stop(run.run_id, StopRequest(force=True))
                 await eventually(partial(self._is_over, run.run_id), patience=PATIENCE)
@@ -294,7 +294,7 @@ class Site:
         return details
 
     def assert_one_history_per_request(self) -> None:
-        listed = [run.run_id for run in self.control.runs.list(limit=1000)]
+        listed = [run.run_id for run in self.control.runs.select(ALL_RUNS, limit=1000)]
         assert sorted(listed) == sorted(self.asked)
 
     def processes(self, run: Started) -> list[psutil.Process]:

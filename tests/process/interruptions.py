@@ -12,6 +12,7 @@ from crawler_lifecycle.flows.model.requests import ApproveMember, PushFlow
 from crawler_lifecycle.model.answers import Started
 from crawler_lifecycle.model.flow_states import MemberState
 from crawler_lifecycle.model.reasons import ADMISSION
+from crawler_lifecycle.model.records import RunFilter
 from crawler_lifecycle.model.states import RunStatus, TaskStatus
 from tests.process.crawls import PATIENCE, Job, Site, most_at_once
 from tests.process.stops import events
@@ -62,7 +63,7 @@ class Interrupted:
             "go": MemberState.COMPLETED,
         }
         (attempt,) = flows.attempts(self.flow_id, "shop")
-        (run,) = self.site.control.runs.list(flow=self.flow_id)
+        (run,) = self.site.control.runs.select(RunFilter(flow=self.flow_id))
         assert (attempt.run_id, run.status) == (self.of_flow.run_id, RunStatus.COMPLETED)
         assert self.site.jobs(self.of_flow) == {(0, 1): Job(1, (0,))}
         assert [line.event for line in flows.lines(self.flow_id)].count("ended") == 1

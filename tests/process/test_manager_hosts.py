@@ -50,7 +50,7 @@ def flow(hosts: StepHosts) -> Flow:
 
 
 def counts(flow: Flow) -> Counts:
-    return flow.store.manager_doors.item_counts(flow.id)
+    return flow.store.manager_doors.statuses(flow.id)[0].counts
 
 
 def objects(hosts: StepHosts) -> list[int]:

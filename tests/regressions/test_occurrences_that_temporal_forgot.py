@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 from temporalio.client import SchedulePolicy, ScheduleSpec
 
-from crawler_lifecycle.assembly.opening import context_of
+from crawler_lifecycle.assembly.control import Control
 from crawler_lifecycle.assembly.store import SqlStore
 from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.model.deployment import Crawler
@@ -71,7 +71,7 @@ async def test_what_ran_is_told_from_what_was_missed(
 
     monkeypatch.setattr(occurrences, "starts_of", forgotten)
     monkeypatch.setattr(Occurrences, "_latest_due", known)
-    context, engine = context_of(Installation.with_variables(tmp_path, {})), Forgetful()
+    context, engine = Control(Installation.with_variables(tmp_path, {})).context, Forgetful()
     context.parts.__dict__["database"] = database
     found = await Occurrences(context, cast("Engine", engine)).latest(description(jitter, missed=9), 6, None)
     database.close()

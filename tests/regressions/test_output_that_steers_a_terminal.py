@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from crawler_lifecycle.assembly.opening import open_context
+from crawler_lifecycle.assembly.control import Control
 from crawler_lifecycle.cli.program import main
 from crawler_lifecycle.clusters.ports import LogChunk
 from crawler_lifecycle.console.common import plain
@@ -73,7 +73,7 @@ def test_list(state: Path, run: RunRecord, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_progress(state: Path, run: RunRecord, monkeypatch: pytest.MonkeyPatch) -> None:
-    details = RunReader(open_context(state)).show(run.run_id)
+    details = Control.open(state).runs.show(run.run_id)
     waits = {"waiting_cause": "image_pull", "waiting_message": f"one\n{STEERING}", "look_problem": STEERING}
     over = {"status": RunStatus.COMPLETED, "reason": STEERING}
     seen = [details.model_copy(update={"run": details.run.model_copy(update=each)}) for each in (waits, waits | over)]

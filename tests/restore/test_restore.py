@@ -15,6 +15,7 @@ import pytest_asyncio
 
 from crawler_lifecycle.model.answers import Started
 from crawler_lifecycle.model.audits import FindingKind
+from crawler_lifecycle.model.records import ALL_RUNS
 from crawler_lifecycle.model.requests import RunRequest, StopRequest
 from crawler_lifecycle.model.retries import Retries
 from tests.audits import audited
@@ -149,7 +150,7 @@ async def _until_quiet(history: History) -> None:
     async def quiet() -> bool:
         await command(history.ground.site, "audit", "--repair")
         control = history.ground.site.control
-        details = [control.runs.show(run.run_id) for run in control.runs.list(limit=1000)]
+        details = [control.runs.show(run.run_id) for run in control.runs.select(ALL_RUNS, limit=1000)]
         runs = [run.run.run_id for run in details if not run.run.status.is_over or not run.is_handed_over]
         workflows = await open_workflows(await control.engine.client())
         seen[0] = f"runs {runs} and workflows {workflows} are under way"
@@ -159,7 +160,7 @@ async def _until_quiet(history: History) -> None:
 
 
 def _known(history: History) -> list[Started]:
-    uids = {run.run_uid for run in history.ground.site.control.runs.list(limit=1000)}
+    uids = {run.run_uid for run in history.ground.site.control.runs.select(ALL_RUNS, limit=1000)}
     return [run for run in history.all if run.run_uid in uids]
 
 

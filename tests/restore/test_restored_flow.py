@@ -12,6 +12,7 @@ from temporalio.service import RPCError
 from crawler_lifecycle.flows import Workflow, crawl
 from crawler_lifecycle.flows.model.requests import PushFlow, RetryMembers
 from crawler_lifecycle.model.answers import Started
+from crawler_lifecycle.model.records import RunFilter
 from crawler_lifecycle.model.states import RunStatus
 from tests.audits import audited
 from tests.databases import copy_file
@@ -58,13 +59,13 @@ async def test_crawls_of_a_graph_that_the_copy_does_not_know_are_told(folder: Pa
         assert _error(second, flow, "alive") == f"there is no run {runs['alive'].run_id}"
         assert [second.jobs(runs[path]) for path in ("ends", "kept", "over")] == [ONCE] * 3
         assert second.jobs(runs["alive"]) == {(0, 1): Job(1)}, "the crawl goes on, and nobody ends it unasked"
-        assert len(second.control.runs.list(flow=flow)) == 2
+        assert len(second.control.runs.select(RunFilter(flow=flow))) == 2
 
         await second.control.flows.retry(flow, RetryMembers())
         for path in ("over", "alive", "last"):
             second.release(await second.until_crawls(flow, path), 0)
         await eventually(lambda: second.control.flows.row(flow)[1].state == "completed", patience=2 * PATIENCE)
-        on_record = second.control.runs.list(flow=flow)
+        on_record = second.control.runs.select(RunFilter(flow=flow))
         assert [run.status for run in on_record] == [RunStatus.COMPLETED] * 5
         second.release(runs["alive"], 0)
         await eventually(lambda: second.jobs(runs["alive"]) == ONCE, patience=PATIENCE)

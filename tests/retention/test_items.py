@@ -49,13 +49,13 @@ def stored_items(database: Database) -> list[int]:
 
 def test_settled_items_leave_and_their_keys_and_sums_stay(database: Database, flow: Managed, tmp_path: Path) -> None:
     doors = flow.store.manager_doors
-    before = doors.item_counts(flow.id), doors.sums([flow.uid]), flow.begun().stats
+    before = doors.statuses(flow.id)[0].counts, doors.sums([flow.uid]), flow.begun().stats
     report = passed(retention(database, tmp_path))
     assert (report.removed, report.held) == ({Kind.RUNS: 2, Kind.ITEMS: 2}, {KeepReason.FLOW: 1})
     assert stored_items(database) == [3, 4]
     with database.read() as connection:
         assert connection.scalar(select(func.count()).select_from(manager_attempts)) == 1
-    assert (doors.item_counts(flow.id), doors.sums([flow.uid]), flow.begun().stats) == before
+    assert (doors.statuses(flow.id)[0].counts, doors.sums([flow.uid]), flow.begun().stats) == before
     assert passed(retention(database, tmp_path)).removed == {}
 
 

@@ -20,6 +20,7 @@ import pytest
 import pytest_asyncio
 
 from crawler_lifecycle.model.reasons import STOPPED
+from crawler_lifecycle.model.records import ALL_RUNS
 from crawler_lifecycle.model.requests import RunRequest
 from crawler_lifecycle.model.states import RunStatus
 from crawler_lifecycle.stack.plan import free_ports
@@ -154,7 +155,7 @@ async def test_each_event_acts_once_or_is_given_up(stack: Site, moto: str, crede
         async with asyncio.timeout(PATIENCE):
             assert (await first.wait(), await second.wait()) == (0, 0)
 
-    runs = list(stack.control.runs.list(limit=ORDERS + 100))
+    runs = list(stack.control.runs.select(ALL_RUNS, limit=ORDERS + 100))
     by_tag = Counter(tag for run in runs for tag in run.tags)
     assert by_tag == {f"order-{number}": 1 for number in range(ORDERS)}
     assert len(runs) == ORDERS + 1, "and the run to be stopped"

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawler_lifecycle.base.ranges import from_ranges, to_ranges, without
+from crawler_lifecycle.base.ranges import from_ranges, to_ranges
 
 
 def test_neighbours_share_a_span() -> None:
@@ -15,11 +15,6 @@ def test_neighbours_share_a_span() -> None:
 @given(st.sets(st.integers(min_value=0, max_value=20_000)))
 def test_there_and_back(numbers: set[int]) -> None:
     assert from_ranges(to_ranges(numbers)) == sorted(numbers)
-
-
-def test_numbers_are_taken_out_of_ranges() -> None:
-    assert without("0-5,9", "1-2,9,20") == "0,3-5"
-    assert (without("", "1"), without("1", "1")) == ("", "")
 
 
 def test_ten_thousand_tasks_in_the_worst_order_fit_a_payload() -> None:

@@ -139,10 +139,6 @@ class FlowReader:
             )
         )
 
-    def picture(self, flow: str, kind: str, *, states: bool = True) -> str:
-        """Return the flow as a picture for Mermaid or Graphviz. `states`: with colours in Mermaid."""
-        return picture(self.workflow(flow), kind, states=states)
-
     def context(self, flow: str, path: str = ROOT) -> Mapping[str, Any] | None:
         """Return the context that the members of a level see; None if none was given."""
         kept = self.kept(flow, Part())

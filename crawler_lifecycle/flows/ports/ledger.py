@@ -25,7 +25,6 @@ from crawler_lifecycle.flows.model.requests import (
     RetryItems,
     RetryMembers,
 )
-from crawler_lifecycle.flows.model.turns import Counts
 from crawler_lifecycle.flows.ports.records import FlowRecords
 from crawler_lifecycle.flows.rules.ends import AttemptEnd
 from crawler_lifecycle.flows.rules.messages import (
@@ -223,8 +222,6 @@ class ManagerDoors(Protocol):
 
     def output(self, flow: str, manager: str | None = None) -> list[OutputLine]:
         """Return the last lines that the manager's object has printed or logged."""
-
-    def item_counts(self, flow: str, manager: str | None = None) -> Counts: ...
 
     def runs_under_way(self, flow: str) -> list[int]:
         """Return the RunIDs of all crawls under way of the flow's managers."""

@@ -31,7 +31,6 @@ REFUSED = "refused"  # outcome word for an attempt whose request can never becom
 # outcome words by the workflow's end; any other end is unknown
 WORDS = {"failed": REFUSED, "canceled": "cancelled", "terminated": "terminated", "timed_out": "timed_out"}
 UNKNOWN = "unknown"
-WITHOUT_RUN = frozenset({*WORDS.values(), UNKNOWN})  # outcome words for attempts that never made a run
 IN_WORDS = {
     "failed": "its workflow was ended by a failure",
     "timed_out": "its workflow was ended by a time limit",

@@ -64,10 +64,6 @@ class OnFlows(OnDatabase):
     def lock(self, tx: Connection, flow_uid: str) -> Row[Any]:
         return self.head(tx, flow_uid, LOCKED)
 
-    def lock_shared(self, tx: Connection, flow_uid: str) -> Row[Any]:
-        """Lock the flow's row against doors, but not against further shared locks."""
-        return self.head(tx, flow_uid, SHARED)
-
     def lock_for_supervisor(self, tx: Connection, ref: FlowRef) -> Row[Any]:
         """Lock the flow's row for the supervisor; raise Fenced for an outdated supervisor."""
         row = self.lock(tx, ref.uid)

@@ -20,14 +20,14 @@ from crawler_lifecycle.flows.model.manager_records import (
     OutputLine,
 )
 from crawler_lifecycle.flows.model.requests import ALL_ITEMS, ItemFilter
-from crawler_lifecycle.flows.model.turns import BREAKERS, FILTERED_PROBLEM, HELD, OURS, Counts
+from crawler_lifecycle.flows.model.turns import BREAKERS, FILTERED_PROBLEM, HELD, OURS
 from crawler_lifecycle.flows.rules.managers import changed_arguments
 from crawler_lifecycle.flows.store.door import OnDoors, uid_of
 from crawler_lifecycle.flows.store.rows import members
 from crawler_lifecycle.managers.store.ends import ends_in_flows, has_state, shown_state
 from crawler_lifecycle.managers.store.life import counts_of
 from crawler_lifecycle.managers.store.lists import IS_LAST_ATTEMPT
-from crawler_lifecycle.managers.store.locks import COLUMNS, OF_MANAGER, READ, THIS_MANAGER
+from crawler_lifecycle.managers.store.locks import COLUMNS, OF_MANAGER, THIS_MANAGER
 from crawler_lifecycle.managers.store.rows import DELAYED, NOT_STARTED, NOT_TRIED_AGAIN
 from crawler_lifecycle.model.flow_states import MemberState
 from crawler_lifecycle.model.manager_items import ItemState, Verdict
@@ -180,13 +180,6 @@ class ManagerReadings(ManagerStatuses):
         key = {"flow": number, "manager": member_of(connection, number, manager).number}
         lines = connection.execute(select(managers.c.output).filter_by(**key)).scalar_one_or_none()
         return [OutputLine.model_validate(line) for line in lines or ()]
-
-    @reading
-    def item_counts(self, connection: Connection, flow: str, manager: str | None = None) -> Counts:
-        number = self.number(connection, uid_of(connection, flow))
-        key = {"of_flow": number, "of_manager": member_of(connection, number, manager).number}
-        row = connection.execute(READ, key).one_or_none()
-        return Counts() if row is None else counts_of(connection, row, self._db.clock())
 
     @reading
     def runs_under_way(self, connection: Connection, flow: str) -> list[int]:

@@ -72,38 +72,6 @@ class RunReader:
     def __init__(self, context: ControlContext[RunStore]) -> None:
         self._context = context
 
-    def list(
-        self,
-        *,
-        limit: int = 20,
-        before: int | None = None,
-        status: ListedStatus | None = None,
-        crawler: str | None = None,
-        search: str | None = None,
-        flows: bool = False,
-        flow: str | None = None,
-        tag: str | None = None,
-        outcome: str | None = None,
-        label: str | None = None,
-    ) -> Sequence[RunSummary]:
-        """Return runs, newest first; with `before`, only runs before the given RunID.
-
-        Runs of flows are left out, unless `flows` includes them, `flow` names their flow by its id or uid, or a tag or
-        a label chooses them.
-        """
-        listed = () if status is None else (status,)
-        chosen = RunFilter(
-            listed=listed,
-            crawler=crawler,
-            search=search,
-            flows=flows,
-            flow=flow,
-            tag=tag,
-            outcome=outcome,
-            label=label,
-        )
-        return self.select(chosen, limit=limit, before=before)
-
     def select(self, chosen: RunFilter, *, limit: int = 20, before: int | None = None) -> Sequence[RunSummary]:
         """Return the chosen runs, newest first; with `before`, only runs before the given RunID."""
         return self._context.store.records.page(chosen, limit=limit, before=before)

@@ -146,7 +146,7 @@ class Stage:
 
     @property
     def counts(self) -> Counts:
-        return self.flow.store.manager_doors.item_counts(self.flow.id)
+        return self.flow.store.manager_doors.statuses(self.flow.id)[0].counts
 
     async def started(self, number: int) -> None:
         await self.until(lambda: len(set(self.temporal.started)) >= number)
