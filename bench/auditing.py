@@ -99,11 +99,11 @@ def _audit(database: Database, lost: int) -> tuple[object, ...]:
     with database.read() as connection:
         ids = list(connection.scalars(select(histories.c.workflow_id).order_by(histories.c.id).limit(lost)))
     ledger, temporal = Ledger(database), Temporal(ids)
-    with ledger.spent_on("audit"):
+    with ledger.spent():
         pages, report = asyncio.run(_pages(database, temporal))
     assert report.acted == temporal.resumed == lost, report
     peak = _peak(database, ids) if lost else "-"
-    return pages, ledger.statements, temporal.asked, ledger.milliseconds["audit"], peak
+    return pages, ledger.statements, temporal.asked, ledger.milliseconds, peak
 
 
 def _peak(database: Database, lost: Sequence[str]) -> float:

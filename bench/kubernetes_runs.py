@@ -25,7 +25,6 @@ from crawler_lifecycle.model.records import ALL_RUNS
 from crawler_lifecycle.model.states import TaskStatus
 from tests.kubernetes.service import Service
 
-PARTIES = ("worker", "Temporal", "API server", "database", "others")
 COLUMNS = (
     "",
     "runs",
@@ -33,8 +32,7 @@ COLUMNS = (
     "s at most",
     "looks/s",
     "lag",
-    *(f"{party} CPU ms a look" for party in PARTIES),
-    "CPU ms a look in all",
+    "CPU ms a look",
     "times the floor",
 )
 STARTED_AT_ONCE = 20
@@ -61,17 +59,15 @@ async def _looks(service: Service, scale: Scale) -> Rows:
         )
         seconds, longest, spent = await _waves(service, len(runs), parties)
         behind = longest > PACE
-        figures = seconds, longest, len(runs) / seconds, "yes" if behind else "no", *spent
-        rows.append(("looks", len(runs), *figures, sum(spent), sum(spent) / bare.cpu_ms))
+        lag = "yes" if behind else "no"
+        rows.append(("looks", len(runs), seconds, longest, len(runs) / seconds, lag, spent, spent / bare.cpu_ms))
     await asyncio.gather(*(service.stop_run(run) for run in runs))
     await asyncio.gather(*(service.until_over(run, PATIENCE) for run in runs))
     return rows
 
 
 def _floor_row(workflows: int, bare: BareLooks) -> tuple[object, ...]:
-    """Return the floor's row: only worker and Temporal take part."""
-    seconds = bare.seconds, "-", workflows / bare.seconds, "-"
-    return "floor", workflows, *seconds, bare.worker_ms, bare.server_ms, "-", "-", "-", bare.cpu_ms, 1.0
+    return "floor", workflows, bare.seconds, "-", workflows / bare.seconds, "-", bare.cpu_ms, 1.0
 
 
 async def _more(service: Service, count: int) -> list[Started]:
@@ -82,22 +78,15 @@ async def _more(service: Service, count: int) -> list[Started]:
     return begun
 
 
-async def _waves(
-    service: Service, runs: int, parties: dict[str, psutil.Process]
-) -> tuple[float, float, tuple[float, ...]]:
+async def _waves(service: Service, runs: int, parties: dict[str, psutil.Process]) -> tuple[float, float, float]:
     """Change every job, so that every run is nudged, and wait for a look at every run; repeat.
 
-    Return the seconds until a look, on average and at most, and the CPU milliseconds of every process per look.
+    Return the seconds until a look, on average and at most, and all CPU milliseconds per look.
     """
-    spent, before = Spent(service.bed), {name: cpu_seconds(process) for name, process in parties.items()}
+    spent, before = Spent(service.bed), sum(map(cpu_seconds, parties.values()))
     waves = [await _wave(service) for _ in range(WAVES)]
-    seconds = sum(waves) / WAVES
-    looks = runs * WAVES
-    milliseconds = {name: 1000 * (cpu_seconds(process) - before[name]) / looks for name, process in parties.items()}
-    server = 1000 * spent.by_program()["kube-apiserver"] / looks
-    others = sum(milliseconds[name] for name in ("dispatcher", "watcher", "scheduler"))
-    workers, temporal, database = (milliseconds[name] for name in ("lifecycle", "temporal", "mariadbd"))
-    return seconds, max(waves), (workers, temporal, server, database, others)
+    seconds = sum(map(cpu_seconds, parties.values())) - before + spent.by_program()["kube-apiserver"]
+    return sum(waves) / WAVES, max(waves), 1000 * seconds / (runs * WAVES)
 
 
 async def _wave(service: Service) -> float:

@@ -14,7 +14,7 @@ from statistics import median
 from uuid import uuid4
 
 from bench.control_plane import Spent, on_control_plane, standing_still
-from bench.kubernetes_ways import OTHERS, OURS
+from bench.kubernetes_ways import OURS, WAYS
 from bench.table import Scale, Table
 from crawler_lifecycle.clusters.kubernetes.act.job_spec import PodSettings, job_of
 from crawler_lifecycle.model.deployment import Crawler, DeploymentRequest
@@ -24,7 +24,7 @@ from tests.kubernetes.client import until
 CONTROLLERS = "kube-controller-manager"
 COLUMNS = ("jobs", "by", "calls", "MB read", "MB on the wire", "s", "CPU s", "server CPU s", "peak MB")
 MAKERS = 16
-THERE_AND_BACK = 3
+REPEATS = 6
 PATIENCE = 1800.0
 ENTRY = Crawler(name="books", command=["crawl"], image="registry.example.com/crawlers/books@sha256:" + "0" * 64)
 
@@ -41,10 +41,10 @@ def _rows(bed: Bed, scale: Scale) -> list[Row]:
     with standing_still(bed, "kube-scheduler", "kwok"):
         with standing_still(bed, CONTROLLERS):
             runs = {jobs: _made(bed, namespace, jobs) for jobs in scale.jobs}
-            rows = [row for jobs, run in runs.items() for row in asker.ask(run, jobs)]
+            rows = [asker.ask(run, jobs, way) for jobs, run in runs.items() for way in WAYS]
         _let_each_have_its_pod(bed, namespace, sum(runs))
         with standing_still(bed, CONTROLLERS):
-            return [*rows, *(row for jobs, run in runs.items() for row in asker.ask_ours(run, jobs, ", each waits"))]
+            return [*rows, *(asker.ask(run, jobs, OURS, ", each waits") for jobs, run in runs.items())]
 
 
 @dataclass(frozen=True)
@@ -55,16 +55,10 @@ class Asker:
     namespace: str
     kubeconfig: Path
 
-    def ask(self, run: str, jobs: int) -> list[Row]:
-        return [*self.ask_ours(run, jobs), *((jobs, way, *self._asked(way, run, jobs)) for way in OTHERS)]
-
-    def ask_ours(self, run: str, jobs: int, words: str = "") -> list[Row]:
-        """Measure in both orders, since the server's leftover work slows down the next method."""
-        turns = [
-            {way: self._asked(way, run, jobs) for way in order}
-            for order in (list(OURS), [*OURS][::-1]) * THERE_AND_BACK
-        ]
-        return [(jobs, way + words, *_medians([turn[way] for turn in turns])) for way in OURS]
+    def ask(self, run: str, jobs: int, way: str, words: str = "") -> Row:
+        """Measure our look several times, and the slow methods once."""
+        turns = [self._asked(way, run, jobs) for _ in range(REPEATS if way == OURS else 1)]
+        return jobs, way + words, *_medians(turns)
 
     def _asked(self, way: str, run: str, jobs: int) -> tuple[float, ...]:
         spent = Spent(self.bed)

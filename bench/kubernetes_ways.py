@@ -8,8 +8,7 @@ import json
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,13 +18,11 @@ import urllib3
 from kubernetes.client import ApiClient, BatchV1Api
 from kubernetes.config import new_client_from_config
 
-from crawler_lifecycle.clusters.kubernetes.http.answers import GZIP, PLAIN
 from crawler_lifecycle.clusters.kubernetes.http.api import KubernetesApi
 from crawler_lifecycle.clusters.kubernetes.http.connection import ApiAccess
 from crawler_lifecycle.clusters.kubernetes.observe.looking import Observer
 from crawler_lifecycle.model.naming import job_name
 
-THREADS = 16
 SAMPLE_SECONDS = 0.005
 PATIENCE = 60.0
 
@@ -65,16 +62,13 @@ class Run:
 class Counted(KubernetesApi):
     """Our API client, which counts its answers."""
 
-    def __init__(self, run: Run, encoding: str) -> None:
+    def __init__(self, run: Run) -> None:
         super().__init__(ApiAccess(run.namespace, run.kubeconfig))
-        self._run, self._encoding, self._sent = run, encoding, 0
+        self._run, self._sent = run, 0
 
     @contextmanager
-    def _answer(
-        self, method: str, path: str, query: Any, headers: Mapping[str, str], *words: Any, **more: Any
-    ) -> Iterator[urllib3.HTTPResponse]:
-        offered = {**headers, "Accept-Encoding": self._encoding}
-        with super()._answer(method, path, query, offered, *words, **more) as answer:
+    def _answer(self, *words: Any, **more: Any) -> Iterator[urllib3.HTTPResponse]:
+        with super()._answer(*words, **more) as answer:
             yield answer
             self._sent = answer.tell()
 
@@ -84,14 +78,10 @@ class Counted(KubernetesApi):
         return body
 
 
-def ours(run: Run, encoding: str = GZIP) -> int:
-    look = Observer(Counted(run, encoding), None).look(run.run_uid, [(task, 1) for task in range(run.jobs)])
+def ours(run: Run) -> int:
+    look = Observer(Counted(run), None).look(run.run_uid, [(task, 1) for task in range(run.jobs)])
     assert look.complete, look.problem
     return len(look.jobs)
-
-
-def not_packed(run: Run) -> int:
-    return ours(run, PLAIN)
 
 
 def typed_list(run: Run) -> int:
@@ -105,23 +95,12 @@ def one_by_one(run: Run) -> int:
     return sum(bool(_status(api, run, name)) for name in run.names)
 
 
-def on_threads(run: Run) -> int:
-    api = run.typed()
-    with ThreadPoolExecutor(THREADS) as pool:
-        return sum(pool.map(lambda name: bool(_status(api, run, name)), run.names))
-
-
 def _status(api: BatchV1Api, run: Run, name: str) -> Any:
     return api.read_namespaced_job(name, run.namespace, _request_timeout=PATIENCE).status
 
 
-Way = Callable[[Run], int]
-OURS: dict[str, Way] = {"ours": ours, "ours, not packed": not_packed}
-OTHERS: dict[str, Way] = {
-    "one typed list": typed_list,
-    "a GET per job": one_by_one,
-    f"a GET per job, {THREADS} threads": on_threads,
-}
+OURS = "ours"
+WAYS: dict[str, Callable[[Run], int]] = {OURS: ours, "one typed list": typed_list, "a GET per job": one_by_one}
 
 
 @contextmanager
@@ -147,7 +126,7 @@ def main(way: str, run_uid: str, jobs: str, namespace: str, kubeconfig: str) -> 
     run = Run(run_uid, int(jobs), namespace, Path(kubeconfig))
     with peak_memory() as peak:
         began, spent = time.perf_counter(), time.process_time()
-        seen = (OURS | OTHERS)[way](run)
+        seen = WAYS[way](run)
         seconds, cpu = time.perf_counter() - began, time.process_time() - spent
     assert seen == run.jobs, f"{way} saw {seen} of {run.jobs} jobs"
     figures = {

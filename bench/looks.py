@@ -36,7 +36,6 @@ from tests.databases import ref_to
 
 REPEATS = 3
 LOG_TAIL = "2026-11-20 08:00:00 INFO crawled (200) https://books.example/catalogue/page\n" * 30
-STEPS = ("active", "differ", "evidence", "reconcile", "sync", "count")
 
 
 class Shown:
@@ -59,8 +58,7 @@ class Shown:
 
 
 def measure(scale: Scale) -> Table:
-    columns = ("tasks", "of which ended", "looks", "statements", "ms", *(f"ms {step}" for step in STEPS))
-    return on_each(columns, partial(_rows, scale))
+    return on_each(("tasks", "of which ended", "looks", "statements", "ms"), partial(_rows, scale))
 
 
 def _rows(scale: Scale, database: Database) -> Iterator[Row]:
@@ -91,35 +89,28 @@ def _looks(database: Database, run: RunRef, shown: Shown) -> tuple[int, Ledger]:
     cluster = cast("Cluster", shown)  # a look uses no further method
     steps = ReconciliationActivities(SqlStore(database).runs, SqlStore(database).tasks, cluster)
     ledger, looks, more = Ledger(database), 0, True
-    while more:
-        more, looks = _look(steps, run, ledger), looks + 1
+    with ledger.spent():
+        while more:
+            more, looks = _look(steps, run), looks + 1
     return looks, ledger
 
 
-def _look(steps: ReconciliationActivities, run: RunRef, ledger: Ledger) -> bool:
+def _look(steps: ReconciliationActivities, run: RunRef) -> bool:
     """Make a look, in the order of `runs/workflows/looks.py`. Return whether another look has to follow."""
-    with ledger.spent_on("active"):
-        active = steps.get_active_running_tasks(RunInput(run=run))
-    with ledger.spent_on("differ"):
-        differences = steps.get_history_statuses_to_sync(LookAt(run=run, active=active))
+    active = steps.get_active_running_tasks(RunInput(run=run))
+    differences = steps.get_history_statuses_to_sync(LookAt(run=run, active=active))
     rest = differences.evidence
     while rest:
-        with ledger.spent_on("evidence"):
-            page = steps.get_bulk_task_history_data(EvidenceRequest(run=run, tasks=rest))
-        with ledger.spent_on("reconcile"):
-            steps.reconcile_tasks(EvidenceWrite(run=run, items=page.items))
+        page = steps.get_bulk_task_history_data(EvidenceRequest(run=run, tasks=rest))
+        steps.reconcile_tasks(EvidenceWrite(run=run, items=page.items))
         rest = page.rest
     if differences.changes:
-        with ledger.spent_on("sync"):
-            written = steps.sync_statuses(StatusWrite(run=run, changes=differences.changes))
+        written = steps.sync_statuses(StatusWrite(run=run, changes=differences.changes))
         assert not written.stale, written
-    with ledger.spent_on("count"):
-        steps.count_alive_tasks(CloseLook(run=run))
+    steps.count_alive_tasks(CloseLook(run=run))
     return differences.more
 
 
 def _medians(measured: Sequence[tuple[int, Ledger]]) -> tuple[object, ...]:
-    ledgers = [ledger for _, ledger in measured]
-    steps = [statistics.median(ledger.milliseconds[step] for ledger in ledgers) for step in STEPS]
-    total = statistics.median(sum(ledger.milliseconds.values()) for ledger in ledgers)
-    return measured[0][0], ledgers[0].statements, total, *steps
+    looks, first = measured[0]
+    return looks, first.statements, statistics.median(ledger.milliseconds for _, ledger in measured)

@@ -6,10 +6,9 @@ import statistics
 import subprocess
 import sys
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import psutil
@@ -66,20 +65,20 @@ def cpu_seconds(process: psutil.Process, *, children: bool = False) -> float:
 
 @dataclass
 class Ledger:
-    """Milliseconds and statements by purpose."""
+    """Milliseconds and statements."""
 
     database: Database
-    milliseconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    milliseconds: float = 0.0
     statements: int = 0
 
     @contextmanager
-    def spent_on(self, what: str) -> Iterator[None]:
+    def spent(self) -> Iterator[None]:
         event.listen(self.database.engine, "before_cursor_execute", self._count)
         began = time.perf_counter()
         try:
             yield
         finally:
-            self.milliseconds[what] += (time.perf_counter() - began) * 1000
+            self.milliseconds += (time.perf_counter() - began) * 1000
             event.remove(self.database.engine, "before_cursor_execute", self._count)
 
     def _count(self, _connection: Any, _cursor: Any, statement: str, *_: Any) -> None:

@@ -16,12 +16,7 @@ FEWEST_LOOKS, MOST_LOOKS_OF_ONE = 5, 20  # in a workflow: with several looks, st
 @dataclass(frozen=True, slots=True)
 class BareLooks:
     seconds: float  # for a look by every workflow
-    worker_ms: float  # CPU per look
-    server_ms: float  # CPU per look
-
-    @property
-    def cpu_ms(self) -> float:
-        return self.worker_ms + self.server_ms
+    cpu_ms: float  # worker and server, for a look
 
 
 async def bare_looks(environment: Mapping[str, str], server: psutil.Process, workflows: int) -> BareLooks:
@@ -29,5 +24,5 @@ async def bare_looks(environment: Mapping[str, str], server: psutil.Process, wor
     looks = min(MOST_LOOKS_OF_ONE, max(FEWEST_LOOKS, MOST_LOOKS // workflows))
     async with floor(environment, server) as bare:
         measured = await bare.round(LOOK * looks, workflows)
-    worker, temporal = (1000 * measured.cpu[party] / looks for party in ("worker", "server"))
-    return BareLooks(measured.seconds / looks, worker, temporal)
+    spent = measured.cpu["worker"] + measured.cpu["server"]
+    return BareLooks(measured.seconds / looks, 1000 * spent / looks)
