@@ -21,6 +21,7 @@ PLACES = {
     "crawlers": "crawler_lifecycle.clusters.cli:crawlers",
     "show": "crawler_lifecycle.runs.cli.reading:show",
     "watch": "crawler_lifecycle.runs.cli.running:watch",
+    "usage": "crawler_lifecycle.runs.cli.usage:usage",
     "logs": "crawler_lifecycle.runs.cli.reading:logs",
     "export": "crawler_lifecycle.runs.cli.running:export",
     "fetch": "crawler_lifecycle.runs.cli.reading:fetch",

@@ -11,6 +11,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -109,6 +110,17 @@ class Duration(click.ParamType[int]):
         if not parts:
             self.fail(f"{value!r} is not a duration such as 30s, 15m or 1h30m", param, ctx)
         return sum(int(number) * SECONDS[unit] for number, unit in re.findall(r"([0-9]+)([smhd])", value))
+
+
+class Moment(click.DateTime):
+    """An option's time; a time without a zone is taken as UTC."""
+
+    def __init__(self) -> None:
+        super().__init__(["%Y-%m-%dT%H:%M:%S%z", "%Y-%m-%dT%H:%M%z", "%Y-%m-%d"])
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
+        moment: datetime = super().convert(value, param, ctx)
+        return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 class KeyValue(click.ParamType[tuple[str, str]]):

@@ -103,6 +103,11 @@ histories = sa.Table(
     sa.Column("outcome", ShortText(64)),
     sa.Column("stats", Json),
     sa.Column("result", Json),
+    # the use until the last end, null before the first
+    sa.Column("task_seconds", sa.Double),
+    sa.Column("cpu_seconds", sa.Double),
+    sa.Column("memory_gib_seconds", sa.Double),
+    sa.Column("archived_bytes", sa.BigInteger),
     sa.Column("created_at", UtcDateTime, nullable=False),
     sa.Column("begun_at", UtcDateTime, nullable=False),  # limits count from here: created, or reopened
     sa.Column("started_at", UtcDateTime),
@@ -125,6 +130,11 @@ histories = sa.Table(
     sa.Index("ix_histories_changed", "changed_at"),
     sa.Index("ix_histories_export", "export_state", "id"),
     sa.Index("ix_histories_held", "held_by", "priority", "id"),
+    # the sums of use, without the rows
+    sa.Index(
+        "ix_histories_usage",
+        *("finished_at", "crawler", "flow_uid", "task_seconds", "cpu_seconds", "memory_gib_seconds", "archived_bytes"),
+    ),
     sqlite_autoincrement=True,  # otherwise SQLite may give a deleted run's RunID again
     **TABLE_OPTIONS,
 )

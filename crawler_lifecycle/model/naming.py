@@ -11,6 +11,7 @@ if TYPE_CHECKING:  # a local job's runner imports this module and has to start f
     from crawler_lifecycle.model.looks import JobKey
 
 LABEL_DOMAIN = "crawler-lifecycle"  # prefix for the keys of our labels and annotations
+TENANT = "tenant:"  # start for a label with the run's tenant
 MAIN_TASK = 0  # number of the task whose job is the main job
 SCHEDULED = "crawl-"  # workflow ids of schedules' occurrences begin so
 RUN_WORKFLOW = "CrawlerLifecycleWorkflow"

@@ -167,6 +167,16 @@ class RunRecord(RunSummary):
     nudge_sent: int = Field(description="number of the last nudge")
     nudge_acknowledged: int = Field(description="number of the last nudge that a look answered")
     result: JsonValue = Field(default=None, description="the main task's own result, at the end")
+    task_seconds: float | None = Field(
+        default=None, description="time of all attempts from their starts to their ends, until the run's last end"
+    )
+    cpu_seconds: float | None = Field(
+        default=None, description="this time multiplied by the requested CPUs; null: the entry requests none"
+    )
+    memory_gib_seconds: float | None = Field(
+        default=None, description="this time multiplied by the requested GiB of memory; null: the entry requests none"
+    )
+    archived_bytes: int | None = Field(default=None, description="size of the archives of all ends; null: none is made")
 
     @field_serializer("entry")
     def _without_values(self, entry: Crawler) -> Crawler:

@@ -7,6 +7,7 @@ import time
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from typing_extensions import TypedDict
@@ -28,6 +29,7 @@ from crawler_lifecycle.model.records import (
 )
 from crawler_lifecycle.model.requests import RunParameters, RunRequest
 from crawler_lifecycle.model.states import TaskStatus
+from crawler_lifecycle.model.usage import Usage, UsageBy
 from crawler_lifecycle.transport.connection import HttpConnection, segment, with_actor
 from crawler_lifecycle.transport.streams import AnswerPage, every, followed
 
@@ -106,6 +108,13 @@ class ApiRuns:
         """Yield all chosen runs, newest first, page after page."""
         limit = min(page_size, LARGEST_PAGE)
         return every(lambda cursor: self.page(limit=limit, cursor=cursor, **filters))
+
+    def usage(
+        self, by: UsageBy = UsageBy.CRAWLER, *, since: datetime | None = None, until: datetime | None = None
+    ) -> Usage:
+        """Sum the use over the runs with an end in the period, by default in the 30 days before `until`."""
+        times = {"since": since and since.isoformat(), "until": until and until.isoformat()}
+        return self._connection.read(Usage, "/v1/usage", by=by, **times)
 
     def show(self, run: int | str) -> RunDetails:
         """Return the run with all its tasks and their evidence."""

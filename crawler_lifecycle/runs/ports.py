@@ -35,6 +35,7 @@ from crawler_lifecycle.model.run_plan import Clock, ExportsOwed, RunRef
 from crawler_lifecycle.model.states import Intent, ListedStatus, RunStatus, StopPhase, TaskStatus
 from crawler_lifecycle.model.supervision import AuditedRun, Nudge
 from crawler_lifecycle.model.task_changes import TaskChange, TaskEvidence
+from crawler_lifecycle.model.usage import Usage, UsageBy
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +109,9 @@ class Records(Protocol):
 
     def by_crawler(self, crawlers: Sequence[str]) -> list[CrawlerRuns]:
         """Return latest run and latest ends for these crawlers, in the same order."""
+
+    def usage(self, by: UsageBy, since: datetime, until: datetime) -> Usage:
+        """Sum the use over the runs with an end in the period, by group, largest first."""
 
     def saturated(self, limit: int) -> SaturatedRuns:
         """Return the installation's open runs that have waited for room in the cluster for long."""

@@ -1,8 +1,10 @@
 """The page shows how a run ended, what its crawls counted, and what they handed on."""
 
 import pytest
+from sqlalchemy import update
 
 from crawler_lifecycle.assembly.store import SqlStore
+from crawler_lifecycle.database.schema import histories
 from crawler_lifecycle.model.crawl_results import CrawlResult
 from crawler_lifecycle.model.records import RunRecord
 from crawler_lifecycle.model.states import RunStatus, TaskStatus
@@ -38,13 +40,15 @@ async def show(page: Page, run: RunRecord) -> None:
 
 async def test_a_run_shows_its_outcome_its_numbers_and_its_result(page: Page, shelf: Shelf) -> None:
     run = shelf.ended([MAIN, CHILD], TaskStatus.SUCCEEDED)
+    with shelf.database.transaction() as connection:
+        connection.execute(update(histories).where(histories.c.id == run.run_id).values(task_seconds=5400))
     await page.evaluate("location.hash = '#/'")
     line = f"document.querySelector('.runs [data-key=\"{run.run_id}\"], .runs tbody tr').textContent"
     await page.until(f"{line}.includes('12,345 items, 99 pages, 2.5 MB, 1 error')")
     await show(page, run)
     await page.until(f"{FACTS}.includes('12,345 items, 99 pages, 2.5 MB, 1 error')")
     facts = await page.evaluate(FACTS)
-    for part in ("Outcome", "banned", "retries: 4", "items: 12,345", '"next": "<b>page 7</b>"'):
+    for part in ("Outcome", "banned", "retries: 4", "items: 12,345", "Task time", "1h 30m", '"next": "<b>page 7</b>"'):
         assert part in facts
     assert await page.evaluate("document.querySelector('.facts b')") is None, "the result is text"
 

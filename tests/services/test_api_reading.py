@@ -1,6 +1,7 @@
 """The API's reading doors over real HTTP and real databases: who gets in, what they read, page by page."""
 
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import httpx
@@ -68,6 +69,25 @@ def test_a_run_tells_what_its_crawls_said(http: httpx.Client, database: Database
     assert http.get("/v1/run-counts?outcome=banned").json() == {"counts": {"COMPLETED": 1}}
     said = [http.get(f"/v1/runs/{run.run_id}/tasks/{task}").json()["crawl_result"] for task in range(3)]
     assert said == [main.model_dump(), child.model_dump(), None]
+
+
+def test_the_use_of_a_period(http: httpx.Client, database: Database, make_run: MakeRun) -> None:
+    """`tests/contracts/test_sql_usage.py` has the sums."""
+    run = make_run(labels=["tenant:acme"])
+    assert http.get(f"/v1/runs/{run.run_id}").json()["run"]["task_seconds"] is None
+    end_tasks(database, run, [None])
+    ended_at = SqlStore(database).runs.close(ref_to(run), RunStatus.COMPLETED, "all_succeeded").finished_at
+    assert http.get(f"/v1/runs/{run.run_id}").json()["run"]["task_seconds"] == 0
+    usage = http.get("/v1/usage?by=tenant").json()
+    assert [(group["name"], group["runs"]) for group in usage["groups"]] == [("acme", 1)]
+    assert usage["total"] == usage["groups"][0] | {"name": None}
+    since, until = (datetime.fromisoformat(usage[name]) for name in ("since", "until"))
+    assert until - since == timedelta(days=30)
+    assert ended_at is not None
+    older = http.get("/v1/usage", params={"until": ended_at.isoformat()}).json()
+    assert (older["by"], older["groups"], older["total"]["runs"]) == ("crawler", [], 0)
+    for query in ("by=colour", "since=yesterday", "until=2026-11-01"):
+        problem(http.get(f"/v1/usage?{query}"), 422, query.partition("=")[0])
 
 
 @pytest.mark.parametrize(("reason", "outcome"), [("oom_killed", "killed by oom"), ("exit_3", "failed")])

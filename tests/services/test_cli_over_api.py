@@ -94,6 +94,21 @@ def test_show_and_watch_tell_all_of_a_run(crawlctl: Cli, database: Database, mak
     assert "task 0 (main)" in crawlctl("show", shown["run"]["run_uid"]).stdout
 
 
+def test_the_use_of_runs(crawlctl: Cli, database: Database, make_run: MakeRun) -> None:
+    end(database, make_run)
+    assert "used 0s of tasks" in " ".join(crawlctl("show", "1").stdout.split())
+    header, group, total = (line.split() for line in crawlctl("usage").stdout.splitlines())
+    assert header == ["CRAWLER", "RUNS", "TASK", "HOURS", "CPU", "HOURS", "GIB", "HOURS", "ARCHIVED"]
+    zero = ["1", "0.00", "0.00", "0.00", "0", "B"]
+    assert (group, total) == (["books", *zero], ["all", *zero])
+    titles, values = crawlctl("usage", "--by", "tenant", "--since", "2026-01-01", "--csv").stdout.splitlines()
+    assert titles == "name,runs,task_seconds,cpu_seconds,memory_gib_seconds,archived_bytes"
+    assert values == ",1,0.0,0.0,0.0,0"
+    sums = answer(crawlctl("usage", "--until", "2026-01-31", "--json"))
+    assert isinstance(sums, dict)
+    assert (sums["since"], sums["groups"]) == ("2026-01-01T00:00:00Z", [])
+
+
 def test_the_status_says_what_is_open_and_paused(crawlctl: Cli, make_run: MakeRun) -> None:
     make_run(2)
     assert crawlctl("limits", "set", "--tasks", "500").exit_code == 0

@@ -18,6 +18,7 @@ from crawler_lifecycle.runs.cli import screen
 from crawler_lifecycle.runs.cli.details_lines import details_lines, end_lines
 from crawler_lifecycle.runs.cli.list_lines import list_lines
 from crawler_lifecycle.runs.cli.screen import change_lines, progress_lines, situation, stage, stop_lines
+from crawler_lifecycle.runs.cli.usage import use_words
 from crawler_lifecycle.web.page_files import FOLDER
 from tests.unit.shown import NOW, a_run, a_task, an_export
 
@@ -109,6 +110,19 @@ def test_what_a_run_has_crawled_is_in_its_line_and_its_details() -> None:
         'result {"next": 7}',
         "said: banned, 2 pages, [1]",
     } <= set(shown)
+
+
+def test_what_a_run_has_used_is_in_its_details() -> None:
+    used: dict[str, Any] = {
+        "task_seconds": 90 * 60.0,
+        "cpu_seconds": 45.2,
+        "memory_gib_seconds": 0.4,
+        "archived_bytes": 1_234_567,
+    }
+    words = use_words(a_run(RunStatus.COMPLETED, **used).run)
+    assert words == "1h30m of tasks, 45s of CPUs, 0s of GiB of memory, 1.23 MB archived"
+    assert use_words(a_run(RunStatus.FAILED, task_seconds=7.0).run) == "7s of tasks"
+    assert use_words(a_run(RunStatus.PROCESSING).run) is None
 
 
 def test_a_completed_run_with_another_outcome_is_no_green_line() -> None:

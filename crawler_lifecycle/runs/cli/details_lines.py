@@ -30,6 +30,7 @@ from crawler_lifecycle.model.states import TaskStatus
 from crawler_lifecycle.model.task_changes import LOG_NOT_READ
 from crawler_lifecycle.runs.cli.list_lines import coloured_status, time_taken, why
 from crawler_lifecycle.runs.cli.screen import cause_of, next_look_at, stop_lines, task_line
+from crawler_lifecycle.runs.cli.usage import use_words
 
 LAST_LINES = 3  # longest extract from a finding's evidence
 UNUSABLE = PROBLEM.partition(":")[0]  # beginning of the event about a result that does not count
@@ -161,6 +162,7 @@ def _run_lines(run: RunRecord, place: Place | None, now: datetime) -> Iterator[s
             ("main started", rfc3339(run.started_at)),
             ("finished", rfc3339(run.finished_at)),
             ("took", duration(time_taken(run, now))),
+            ("used", use_words(run)),
             ("last look", rfc3339(run.last_look_at)),
             ("next look", None if run.status.is_over else rfc3339(next_look_at(run))),
             ("queued", permit_words(run, place)),

@@ -8,6 +8,7 @@ import re
 import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
 
 from crawler_lifecycle.clusters.ports import HasPlaces, LogChunk
 from crawler_lifecycle.context import CommandParts, ControlContext
@@ -30,9 +31,11 @@ from crawler_lifecycle.model.records import (
     TaskRecord,
 )
 from crawler_lifecycle.model.states import ExportKind, ExportState, ListedStatus, TaskStatus
+from crawler_lifecycle.model.usage import Usage, UsageBy
 from crawler_lifecycle.runs.ports import RunStore, SaturatedRuns
 
 POLL_PAUSE = 0.3  # seconds between two reads of a watched run
+USAGE_PERIOD = timedelta(days=30)
 
 
 def archive_of(
@@ -83,6 +86,11 @@ class RunReader:
     def by_crawler(self, crawlers: Sequence[str]) -> Sequence[CrawlerRuns]:
         """Return the latest run and the latest ends of these crawlers, in the same order."""
         return self._context.store.records.by_crawler(crawlers)
+
+    def usage(self, by: UsageBy, since: datetime | None = None, until: datetime | None = None) -> Usage:
+        """Sum the use over the runs with an end in the period, by default in the 30 days before `until`."""
+        until = until or datetime.now(UTC)
+        return self._context.store.records.usage(by, since or until - USAGE_PERIOD, until)
 
     def saturated(self, limit: int) -> SaturatedRuns:
         """Return the open runs that have waited for room in the cluster for long."""

@@ -15,7 +15,9 @@ from crawler_lifecycle.http.state import BEARER, READING, ApiState, Caller, ForC
 from crawler_lifecycle.model.answers import CrawlerEntries
 from crawler_lifecycle.model.deployment import Crawler
 from crawler_lifecycle.model.records import RunDetails, RunFilter, TaskOrder, TaskRecord, without_values
+from crawler_lifecycle.model.requests import Moment
 from crawler_lifecycle.model.states import TaskStatus
+from crawler_lifecycle.model.usage import Usage, UsageBy
 from crawler_lifecycle.runs.commands.runs import RunCommands
 from crawler_lifecycle.runs.http import messages
 from crawler_lifecycle.runs.http.messages import Chosen
@@ -111,6 +113,19 @@ def _page(api: RunsApi, chosen: RunFilter, limit: int, cursor: str | None, befor
 async def count_runs(api: CurrentApi, chosen: Chosen) -> messages.RunCounts:
     """Count the runs by status. The count for FAILED leaves out stopped runs, and STOPPED counts them."""
     return messages.RunCounts(counts=dict(await api.searchers.run(api.control.runs.counts, chosen)))
+
+
+@router.get("/usage", dependencies=READING)
+async def get_usage(
+    api: CurrentApi,
+    by: Annotated[UsageBy, Query(description="the runs' property that names their group")] = UsageBy.CRAWLER,
+    since: Annotated[
+        Moment | None, Query(description="only runs that ended at this time or later; default: 30 days before `until`")
+    ] = None,
+    until: Annotated[Moment | None, Query(description="only runs that ended before this time; default: now")] = None,
+) -> Usage:
+    """Sum task seconds, requested CPU and memory, and archived bytes over the runs with an end in the period."""
+    return await api.searchers.run(api.control.runs.usage, by, since, until)
 
 
 @router.get("/runs/{run}", dependencies=READING, responses=problems(_404=NO_RUN))

@@ -31,11 +31,12 @@ def times(quantity: str, factor: float) -> str:
 
     Kubernetes warns about fractions of a byte.
     """
-    product = int((bytes_of(quantity) * Decimal(str(factor))).to_integral_value(ROUND_CEILING))
+    product = int((amount_of(quantity) * Decimal(str(factor))).to_integral_value(ROUND_CEILING))
     return f"{product // MEBIBYTE}Mi" if product % MEBIBYTE == 0 else str(product)
 
 
-def bytes_of(quantity: str) -> Decimal:
+def amount_of(quantity: str) -> Decimal:
+    """Return the quantity as a number, such as 0.5 for `500m`, and 1024 for `1Ki`."""
     match = QUANTITY.fullmatch(quantity)
     assert match is not None, f"the contract refuses {quantity!r}"
     number, binary, decimal, exponent = match.groups()

@@ -75,7 +75,9 @@ class Exports(OnDatabase):
         settled = tx.execute(SETTLED, {"of_event": event_id, "of_run": run.run_id, "of_states": replaceable, **values})
         if not settled.rowcount and tx.scalar(select(export.event_id).where(*this_export)) is None:
             raise NotFound(f"run {run.run_id} has no export {event_id}")
-        tx.execute(WRITE_EXPORT_STATE, {"of_run": run.run_id})
+        archives = [ExportEvent.model_validate_json(text) for text in tx.scalars(ARCHIVES, {"of_run": run.run_id})]
+        size = sum(archive.size or 0 for archive in archives) if archives else None
+        tx.execute(WRITE_EXPORT_STATE, {"of_run": run.run_id, "archived_bytes": size})
 
     @reading
     def owed_exports(self, connection: Connection, run_id: int) -> ExportsOwed:
@@ -93,6 +95,11 @@ class Exports(OnDatabase):
         return ExportsOwed(events=owed_ends(ExportKind.RUN_ENDED), archives=owed_ends(ExportKind.FILES_READY))
 
 
+ARCHIVES = select(export.event).where(
+    export.history_id == bindparam("of_run"),
+    export.kind == ExportKind.FILES_READY,
+    export.state == ExportState.DONE,
+)
 SETTLED = update(exports).where(
     export.event_id == bindparam("of_event"),
     export.history_id == bindparam("of_run"),
@@ -101,7 +108,7 @@ SETTLED = update(exports).where(
 
 
 def _write_export_state() -> Update:
-    """Return the statement to write a run's export state: the worst state among its exports.
+    """Return the statement to write a run's archived bytes and its export state: the worst state among its exports.
 
     An end has an export for every kind, and an export without a row counts as PENDING.
     """
@@ -110,7 +117,8 @@ def _write_export_state() -> Update:
     done = of_run.where(export.state == ExportState.DONE).scalar_subquery()
     are_missing = done < runs.end_number * len(ExportKind)
     worst = case((failed > 0, ExportState.FAILED), (are_missing, ExportState.PENDING), else_=ExportState.DONE)
-    return update(histories).where(runs.id == bindparam("of_run")).values(export_state=worst)
+    values = {"export_state": worst, "archived_bytes": bindparam("archived_bytes")}
+    return update(histories).where(runs.id == bindparam("of_run")).values(values)
 
 
 WRITE_EXPORT_STATE = _write_export_state()

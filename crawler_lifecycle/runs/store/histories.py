@@ -33,6 +33,7 @@ from crawler_lifecycle.runs.rules.outcome import SENTENCES, in_a_sentence
 from crawler_lifecycle.runs.store.creation import RunCreation
 from crawler_lifecycle.runs.store.manager_runs import tell_end
 from crawler_lifecycle.runs.store.reading import run_record, run_row
+from crawler_lifecycle.runs.store.usage import use_of
 
 STOP, FORCE_STOP = "stop", "force stop"  # events in timeline lines
 STOP_EVENTS = (STOP, FORCE_STOP)
@@ -173,7 +174,7 @@ class Histories(RunCreation):
             values = {"status": status, "reason": reason, "finished_at": now, "end_number": number, **ENDING}
             if row.intent is not Intent.RUN:
                 stop_asked_at = tx.scalar(FIRST_STOP, {"of_run": run.run_id, "of_since": row.begun_at})
-            values |= _account(tx, run.run_id, status, reason)
+            values |= _account(tx, run.run_id, status, reason) | use_of(tx, row)
             with counting(tx, run.run_id):
                 tx.execute(RUN, {"of_run": run.run_id, **values})
             if row.flow_manager is not None:

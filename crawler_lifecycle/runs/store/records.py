@@ -35,6 +35,7 @@ from crawler_lifecycle.model.records import (
     TaskRecord,
 )
 from crawler_lifecycle.model.states import ExportKind, ExportState, ListedStatus, TaskStatus
+from crawler_lifecycle.model.usage import Usage, UsageBy
 from crawler_lifecycle.runs.ports import OccurrenceRun, RunFigures, SaturatedRuns
 from crawler_lifecycle.runs.store.exports import notices_of
 from crawler_lifecycle.runs.store.lists import (
@@ -53,6 +54,7 @@ from crawler_lifecycle.runs.store.reading import (
     task_records,
     with_explanations,
 )
+from crawler_lifecycle.runs.store.usage import usage_of
 
 runs = histories.c
 PAUSED_SCOPES = select(scope_limits.c.scope).where(scope_limits.c.paused_at.is_not(None))
@@ -121,6 +123,10 @@ class RunRecords(OnDatabase):
     @reading
     def by_crawler(self, connection: Connection, crawlers: Sequence[str]) -> list[CrawlerRuns]:
         return runs_by_crawler(connection, crawlers)
+
+    @reading
+    def usage(self, connection: Connection, by: UsageBy, since: datetime, until: datetime) -> Usage:
+        return usage_of(connection, by, since, until)
 
     @reading
     def saturated(self, connection: Connection, limit: int) -> SaturatedRuns:

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING
 import click
 
 from crawler_lifecycle.base.words import counted
-from crawler_lifecycle.console.common import print_answer, print_json, standard_options, terminal_width, user_name
+from crawler_lifecycle.console.common import (
+    Moment,
+    print_answer,
+    print_json,
+    standard_options,
+    terminal_width,
+    user_name,
+)
 from crawler_lifecycle.console.failures import Commands
 from crawler_lifecycle.runs.cli.requests import record_options
 from crawler_lifecycle.schedules.cli.creating import create
@@ -19,8 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from crawler_lifecycle.schedules.model import Backfilled, Triggered
-
-TIME = click.DateTime(["%Y-%m-%dT%H:%M:%S%z", "%Y-%m-%dT%H:%M%z", "%Y-%m-%d"])
 
 
 @click.group(cls=Commands)
@@ -62,7 +67,7 @@ def list_schedules(state: Path | None, as_json: bool) -> None:
 @click.option(
     "--last", type=click.IntRange(0, 500), default=10, show_default=True, help="Number of latest occurrences."
 )
-@click.option("--before", type=TIME, help="Only occurrences before this time; default: now.")
+@click.option("--before", type=Moment(), help="Only occurrences before this time; default: now.")
 @standard_options
 def show(schedule_id: str, last: int, before: datetime | None, state: Path | None, as_json: bool) -> None:
     """Show the rules of SCHEDULE, its next times, and the outcomes of its last occurrences.
@@ -77,7 +82,6 @@ def show(schedule_id: str, last: int, before: datetime | None, state: Path | Non
       crawlctl schedule show nightly --before 2026-11-01T00:00Z
       crawlctl schedule show nightly --json | jq '.occurrences[] | select(.outcome == "skipped")'
     """
-    before = _in_utc(before) if before else None
     details = open_schedules(state).show(schedule_id, occurrences=last, before=before)
     print_schedule(details, as_json=as_json, with_occurrences=last > 0, before=before)
 
@@ -131,8 +135,8 @@ def _trigger_lines(triggered: "Triggered") -> "Iterator[str]":
 
 @schedule.command()
 @schedule_argument
-@click.option("--from", "since", type=TIME, required=True, help="Begin, e.g. 2026-11-01T00:00Z.")
-@click.option("--to", "until", type=TIME, help="End; default: now.")
+@click.option("--from", "since", type=Moment(), required=True, help="Begin, e.g. 2026-11-01T00:00Z.")
+@click.option("--to", "until", type=Moment(), help="End; default: now.")
 @click.option("--at-once", is_flag=True, help="All at the same time; default: one after another.")
 @standard_options
 def backfill(schedule_id: str, since: datetime, until: datetime | None, at_once: bool, state: Path | None,
@@ -146,7 +150,7 @@ def backfill(schedule_id: str, since: datetime, until: datetime | None, at_once:
       crawlctl schedule backfill nightly --from 2026-11-16 --to 2026-11-18
       crawlctl schedule backfill news --from 2026-11-20T06:00Z --at-once
     """
-    since, until = _in_utc(since), _in_utc(until or datetime.now(UTC))
+    until = until or datetime.now(UTC)
     schedules = open_schedules(state)
     backfilled = schedules.backfill(schedule_id, since, until, at_once=at_once, actor=user_name())
     order = "at once" if at_once else "one after another"
@@ -159,11 +163,6 @@ def _backfill_lines(order: str, backfilled: "Backfilled") -> "Iterator[str]":
     occurrences = counted(len(backfilled.occurrences), "past occurrence")
     yield f"schedule {backfilled.schedule_id}: runs are started {order} for {occurrences}:"
     yield from (f"  {rfc3339(moment)}" for moment in backfilled.occurrences)
-
-
-def _in_utc(moment: datetime) -> datetime:
-    """Return the time; a time without a zone is taken as UTC."""
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 @schedule.command()

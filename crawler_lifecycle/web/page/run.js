@@ -147,6 +147,7 @@ export function showRun({ main, name: id, place, list, signal }) {
       Created: utc(run.created_at),
       Reopened: run.begun_at === run.created_at ? null : utc(run.begun_at), "Main job started": utc(run.started_at),
       Finished: utc(run.finished_at), "Last look": utc(run.last_look_at),
+      "Task time": run.task_seconds && duration(1000 * run.task_seconds),
       "Run UID": run.run_uid, Workflow: run.workflow_id,
     };
     fill(facts, pairs(Object.fromEntries(Object.entries(told).filter(([, value]) => value))));

@@ -13,13 +13,12 @@ from crawler_lifecycle.clusters.kubernetes import naming
 from crawler_lifecycle.clusters.rules import DO_NOT_DISRUPT, SAFE_TO_EVICT, refusal
 from crawler_lifecycle.errors import Refused
 from crawler_lifecycle.model.deployment import DeploymentRequest, Resources
-from crawler_lifecycle.model.naming import checked_uid, job_name
+from crawler_lifecycle.model.naming import TENANT, checked_uid, job_name
 from crawler_lifecycle.model.pod_shape import PodShape, Toleration
 
 CONTAINER = "crawl"
 FILES = "/crawl/files"  # the folder for the run's files in the container
 RESULT = "/dev/termination-log"  # the kubelet copies this file into the pod's status, as the container's message
-TENANT = "tenant:"  # start of the run's label for its tenant
 HASH_LENGTH = 40  # a label's value has at most 63 characters, so the hash is cut off
 # `backoffLimit` 0 ends the Job after any failed pod; the rules change nothing about that. A rule that matches makes the
 # Job controller write into the Job's condition how the pod failed. The condition is the only record after the pod is
