@@ -16,9 +16,11 @@ from uuid import uuid4
 
 import pymysql
 import pytest
+import sqlalchemy
 from sqlalchemy import func, insert, select
 
 from crawler_lifecycle.assembly.store import SqlStore
+from crawler_lifecycle.database import database as product
 from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.database.migrate import upgrade
 from crawler_lifecycle.database.pages import pages
@@ -44,6 +46,36 @@ RELAXED = (
     "--skip-log-bin",
     "--skip-name-resolve",
 )
+
+
+class CompiledStatements(dict[Any, Any]):
+    """Statements compiled once for all engines of a kind. SQLAlchemy keeps them for each engine, and each test has one.
+
+    A kind is a dialect with its reserved words: `checked_names` adds words.
+    """
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        return super().get(self._shared(key), default)
+
+    def __setitem__(self, key: Any, compiled: Any) -> None:
+        super().__setitem__(self._shared(key), compiled)
+
+    @staticmethod
+    def _shared(key: Any) -> tuple[Any, ...]:
+        dialect, *statement = key
+        return dialect.name, len(dialect.identifier_preparer.reserved_words), *statement
+
+
+@pytest.fixture(scope="session", autouse=True)
+def compiled_statements() -> Iterator[None]:
+    compiled = CompiledStatements()
+
+    def create_engine(*arguments: Any, **options: Any) -> sqlalchemy.Engine:
+        return sqlalchemy.create_engine(*arguments, **options, execution_options={"compiled_cache": compiled})
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(product, "create_engine", create_engine)
+        yield
 
 
 @pytest.fixture(scope="session")
