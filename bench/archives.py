@@ -132,7 +132,7 @@ def _rows(
 
 
 def _one_big(files: Path, blocks: list[bytes], scale: Scale) -> str:
-    """Write the blocks in turn. A block is too long for compression to notice its repetition."""
+    """Write the blocks in their order. A block is too long for compression to notice its repetition."""
     run = str(uuid4())
     (files / run).mkdir(parents=True)
     with (files / run / "items").open("wb") as file:

@@ -92,7 +92,7 @@ async def _crawls_under_a_limit(stack: Stack, scale: Scale) -> Row:
 
 
 async def _all_ended(control: Control) -> None:
-    """Wait until no flow is open. A thousand waits for single flows would be a load by themselves."""
+    """Wait until no flow is open. A thousand waits for single flows would be a load."""
     while await asyncio.to_thread(control.flows.list, limit=1, states=OPEN):
         await asyncio.sleep(PAUSE)
 

@@ -13,7 +13,7 @@ class Scale:
     jobs: tuple[int, ...] = (1_000, 10_000)
     runs: int = 60  # lifecycles at once
     rounds: int = 3  # rounds of lifecycles and of their floor, in turn
-    latencies: int = 8  # runs of a job of one second, in turn
+    latencies: int = 8  # runs of a job of one second, in a row
     stopped: tuple[int, ...] = (1, 100, 1_000)  # tasks of a stopped run
     noticed: int = 20  # tasks that end one by one
     repeats: int = 10
