@@ -64,7 +64,7 @@ test-system: $(VENV)/.installed-dev mariadb chromium firefox unzips ## whole sta
 test-crashes: $(VENV)/.installed-dev mariadb ## every part dies at every step, and what it speaks to fails (SHARD=1 to 8: 3 to 12 minutes and 5 GB each)
 	@CI=true $(BIN)/pytest tests/crash -m crash -q $(PART)
 
-test-outages: $(VENV)/.installed-dev mariadb ## fifty runs in every stage live through every outage, and two at a time (thirteen minutes)
+test-outages: $(VENV)/.installed-dev mariadb ## fifty runs in every stage live through every outage, and two at a time; which alerts fire (twenty minutes)
 	@CI=true $(BIN)/pytest tests/chaos -m outage -q $(PART)
 
 test-restore: $(VENV)/.installed-dev mariadb ## a stack loses database, Temporal, both or its volume, and gets them back from a backup (10 minutes)

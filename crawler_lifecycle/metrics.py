@@ -43,6 +43,11 @@ START_SECONDS = Histogram(
 STOP_SECONDS = Histogram(
     "crawler_run_stop_seconds", "From the first stop request to the end with proof", buckets=LONG_SECONDS
 )
+NOTICES = Counter(
+    "crawler_notices",
+    "Tries to send a notice: `sent` to all receivers, `refused` for good, or `failed` and tried again",
+    ["outcome"],
+)
 REFUSED_CALLERS = Counter(
     "http_refused_callers",
     "Requests that an HTTP service refused by status: 401 for an unknown token, 429 for too many",
@@ -57,6 +62,8 @@ def show_build() -> None:
     BUILD.labels(version("crawler-lifecycle")).set(1)
     for outcome in ("repeated", "given_up"):  # Prometheus counts no increase at a counter's first sample
         CONTENDED.labels(outcome)
+    for outcome in ("sent", "refused", "failed"):
+        NOTICES.labels(outcome)
 
 
 class FigureGauges(Collector, Generic[T]):

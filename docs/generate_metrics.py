@@ -53,7 +53,7 @@ def _groups() -> dict[str, Iterable[Metric]]:
     api, failing, starts = Metrics(), CollectorRegistry(), CollectorRegistry()
     LateStartMetrics(nothing, starts)
     FailingWorkflows(nothing, nothing, nothing, failing)
-    overview = AuditOverview(audits=[], last_complete_at=datetime.now(UTC), open={}, findings=[])
+    overview = AuditOverview(audits=[], last_complete_at=datetime.now(UTC), open={}, open_since={}, findings=[])
     health = ProcessHealth(HealthSettings(), Pulse(), {})
     scheduler = SchedulerService(nothing, nothing).metrics
     LABELS.update(_labels_in(api.registry) | _labels_in(scheduler))

@@ -42,6 +42,13 @@ class AuditMetrics(Collector):
             for kind in FindingKind:
                 gauge.add_metric([kind], self.overview.open.get(kind, 0))
             yield gauge
+            ages = GaugeMetricFamily(
+                "crawler_audit_finding_age_seconds", "Age of the oldest open finding, by kind", labels=["kind"]
+            )
+            for kind in FindingKind:
+                since = self.overview.open_since.get(kind)
+                ages.add_metric([kind], (datetime.now(UTC) - since).total_seconds() if since else 0.0)
+            yield ages
 
 
 @dataclass

@@ -204,6 +204,9 @@ class AuditOverview(Message):
     audits: list[AuditRecord]
     last_complete_at: datetime | None = Field(description="end of the last complete audit")
     open: dict[FindingKind, int] = Field(description="number of open findings by kind")
+    open_since: dict[FindingKind, datetime] = Field(
+        default={}, description="time at which an audit first saw the oldest open finding, by kind"
+    )
     findings: list[FindingRecord] = Field(description="open findings first, then closed findings, newest first")
 
 

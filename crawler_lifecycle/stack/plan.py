@@ -31,6 +31,9 @@ PRAGMAS = ("journal_mode=wal", "synchronous=1")
 # a worker gets the activities of its answer to a workflow task at once, without the task queue: three requests and a
 # write less for every activity
 TEMPORAL_EAGER = "system.enableActivityEagerExecution=true"
+HEALTH = "CRAWLER_HEALTH__PORT"
+OWN_PORTS = frozenset({HEALTH, "CRAWLER_METRICS__PORT"})  # settings of a single part, since parts cannot share a port
+PORTS_AFTER = {"dispatcher": 1, "watcher": 2}  # health ports after the worker's
 SERVICE_STOP_SECONDS = 10.0  # time for a part to end after SIGTERM
 
 
@@ -169,7 +172,9 @@ def make_plan(state: Path, ports: Ports, catalogue: Path, steps: StepModules | N
     """Make the plan, and the files with tokens in the state folder. No part starts."""
     settings = configuration.load(state=state)
     tokens = state / "api-tokens.json"
-    callers_settings = {name: value for name, value in os.environ.items() if name.startswith(PREFIX)}
+    callers_settings = {
+        name: value for name, value in os.environ.items() if name.startswith(PREFIX) and name not in OWN_PORTS
+    }
     return StackPlan(
         state=state,
         ports=ports,
@@ -209,14 +214,13 @@ def temporal_part(plan: StackPlan) -> StackPart:
 
 
 def service_part(plan: StackPlan, name: str) -> StackPart:
-    # of all parts only the lifecycle worker listens on these ports, since several parts cannot share a port
-    hidden = frozenset({"CRAWLER_METRICS__PORT", "CRAWLER_HEALTH__PORT"})
-    return StackPart(name, _worker_command(name), hidden, _tokens(plan, name))
+    return StackPart(name, _worker_command(name), own_variables=_tokens(plan, name) | _health_port(name))
 
 
 def lifecycle_part(plan: StackPlan, drain_seconds: float) -> StackPart:
     stop_seconds = drain_seconds + SERVICE_STOP_SECONDS
-    return StackPart("lifecycle", _worker_command("lifecycle"), frozenset(), _tokens(plan, "lifecycle"), stop_seconds)
+    own = _tokens(plan, "lifecycle") | {name: os.environ[name] for name in OWN_PORTS & os.environ.keys()}
+    return StackPart("lifecycle", _worker_command("lifecycle"), own_variables=own, stop_seconds=stop_seconds)
 
 
 def _tokens(plan: StackPlan, name: str) -> dict[str, str]:
@@ -231,12 +235,19 @@ def _tokens(plan: StackPlan, name: str) -> dict[str, str]:
             return {}
 
 
+def _health_port(name: str) -> dict[str, str]:
+    """Return the part's variable with its health port, if the worker has one."""
+    first = os.environ.get(HEALTH, "")
+    if name not in PORTS_AFTER or not first.isdigit():
+        return {}
+    return {HEALTH: str(int(first) + PORTS_AFTER[name] if int(first) else 0)}
+
+
 def steps_part(steps: StepModules, drain_seconds: float, *more_options: str) -> StackPart:
     """Return the host of steps: authors' code has a process of its own."""
-    hidden = frozenset({"CRAWLER_METRICS__PORT", "CRAWLER_HEALTH__PORT"})
     stop_seconds = drain_seconds + SERVICE_STOP_SECONDS
     command = [sys.executable, "-u", *_worker_command("flows")[1:], *steps.options, *more_options]
-    return StackPart("flows", command, hidden, {}, stop_seconds, steps.output)
+    return StackPart("flows", command, OWN_PORTS, {}, stop_seconds, steps.output)
 
 
 def _worker_command(name: str) -> list[str]:

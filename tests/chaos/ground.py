@@ -47,6 +47,7 @@ DURABLE = (
     "--skip-name-resolve",
 )
 ACCOUNT, PASSWORD = "crawler", "crawler"
+OWN_HEALTH_PORT = {"CRAWLER_HEALTH__PORT": "0"}  # of the worker beside the stack's
 SETTINGS = {
     "CRAWLER_SCHEDULER__TIMEOUT_SECONDS": "5",
     "CRAWLER_DISPATCHER__CLAIM_SECONDS": "10",
@@ -160,7 +161,7 @@ class Ground:
                 [sys.executable, "-P", "-m", "workers.lifecycle"],
                 stdout=log,
                 stderr=log,
-                env=environment(self.folder, self.said) | found.environment | of_worker(self.state),
+                env=environment(self.folder, self.said) | found.environment | of_worker(self.state) | OWN_HEALTH_PORT,
                 cwd=self.folder,
                 start_new_session=True,
             )

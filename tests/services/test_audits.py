@@ -19,7 +19,8 @@ AN_HOUR_AGO = datetime.now(UTC) - timedelta(hours=1)
 
 def overview(last: datetime | None = None, **found: int) -> AuditOverview:
     counts = {FindingKind(kind): count for kind, count in found.items()}
-    return AuditOverview(audits=[], last_complete_at=last, open=counts, findings=[])
+    since = dict.fromkeys(counts, AN_HOUR_AGO)
+    return AuditOverview(audits=[], last_complete_at=last, open=counts, open_since=since, findings=[])
 
 
 def told(metrics: AuditMetrics) -> dict[str, float]:
@@ -36,6 +37,8 @@ def test_the_age_grows_from_the_last_complete_audit() -> None:
     assert seen["crawler_audit_every_seconds"] == 600
     assert seen['crawler_audit_open_findings{kind="unsupervised"}'] == 3
     assert seen['crawler_audit_open_findings{kind="leftover_job"}'] == 0, "an alert needs the zero, too"
+    assert seen['crawler_audit_finding_age_seconds{kind="unsupervised"}'] >= 3600
+    assert seen['crawler_audit_finding_age_seconds{kind="leftover_job"}'] == 0
 
 
 @pytest.mark.parametrize("known", [None, overview()])

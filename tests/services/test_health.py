@@ -25,6 +25,7 @@ from crawler_lifecycle.runs.ports import Claim
 from crawler_lifecycle.runs.processes.dispatcher import Dispatcher
 from crawler_lifecycle.runs.processes.watcher import Watcher
 from crawler_lifecycle.settings.processes import HealthSettings
+from crawler_lifecycle.stack.plan import HEALTH, OWN_PORTS, Ports, lifecycle_part, make_plan, service_part
 from tests.api_servers import Answered, an_access, an_api_server
 from tests.house import House
 from tests.waiting import until
@@ -241,3 +242,19 @@ async def test_a_watcher_whose_stream_is_refused_is_not_ready(
             await asyncio.to_thread(until_it_says, door, "/readyz", 200)
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
+
+
+def test_parts_of_a_stack_have_ports_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stack's record had the worker's port, and a host of steps took it from there: the stack did not start."""
+    monkeypatch.setenv("CRAWLER_HEALTH__PORT", "9100")
+    monkeypatch.setenv("CRAWLER_METRICS__PORT", "9200")
+    plan = make_plan(tmp_path, Ports.free(), tmp_path / "catalogue.toml")
+    assert not OWN_PORTS & plan.environment.keys(), "every process of the stack would listen there"
+    worker, dispatcher, watcher = (
+        lifecycle_part(plan, 1),
+        service_part(plan, "dispatcher"),
+        service_part(plan, "watcher"),
+    )
+    assert [part.own_variables[HEALTH] for part in (worker, dispatcher, watcher)] == ["9100", "9101", "9102"]
+    assert worker.own_variables["CRAWLER_METRICS__PORT"] == "9200"
+    assert not OWN_PORTS & service_part(plan, "api").own_variables.keys()

@@ -32,6 +32,9 @@ from crawler_lifecycle.runs.store.reading import finding_record
 columns = audit_findings.c
 MOST_DELETED = 1000  # rows deleted from a table by an audit: a long transaction would hold up writers
 NAMESPACE = UUID("5f7d2f0c-6b0e-4b52-9f4e-2c1d2a7e9b10")  # random, for the keys of open findings
+IS_OPEN = columns.closed_at.is_(None)
+OPEN_BY_KIND = select(columns.kind, func.count()).where(IS_OPEN).group_by(columns.kind)
+OLDEST_BY_KIND = select(columns.kind, func.min(columns.first_seen_at)).where(IS_OPEN).group_by(columns.kind)
 Subject = tuple[FindingKind, str]  # a finding's kind and subject
 TEXT_COLUMNS = ("message", "problem", "evidence", "action")
 REPORTED_COLUMNS = [columns.open_key, *(columns[name] for name in TEXT_COLUMNS)]
@@ -129,7 +132,8 @@ class SqlFindings(OnDatabase):
         return AuditOverview(
             audits=_audit_records(connection, audits),
             last_complete_at=_last_complete_audit(connection),
-            open=_open_findings_by_kind(connection),
+            open=dict(iter(connection.execute(OPEN_BY_KIND))),
+            open_since=dict(iter(connection.execute(OLDEST_BY_KIND))),
             findings=_finding_records(connection, findings),
         )
 
@@ -199,11 +203,6 @@ def _last_complete_audit(connection: Connection) -> datetime | None:
         select(func.max(audits.c.finished_at)).where(audits.c.complete.is_(True))
     )
     return finished_at
-
-
-def _open_findings_by_kind(connection: Connection) -> dict[FindingKind, int]:
-    query = select(columns.kind, func.count().label("number")).where(columns.closed_at.is_(None)).group_by(columns.kind)
-    return {row.kind: row.number for row in connection.execute(query)}
 
 
 def _finding_records(connection: Connection, limit: int) -> list[FindingRecord]:

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from crawler_lifecycle.delivery.ports import Pusher
 from crawler_lifecycle.errors import LifecycleError, NotReady, PermanentError, Refused, TemporaryError
+from crawler_lifecycle.metrics import NOTICES
 from crawler_lifecycle.model.notices import AnyNotice
 
 MOST_OUTCOMES = 10_000  # largest number of remembered outcomes, one for every notice and receiver
@@ -39,10 +40,13 @@ class FanOut:
         outcomes = self._for_all(lambda pusher: self._send_once(pusher, notice))
         errors = [(pusher, error) for pusher, error in outcomes if error]
         if not errors:
+            NOTICES.labels("sent").inc()
             return
         message = "; ".join(f"{pusher.name}: {error.message}" for pusher, error in errors)
         if all(isinstance(error, PermanentError) for _, error in errors):
+            NOTICES.labels("refused").inc()
             raise Refused(message)
+        NOTICES.labels("failed").inc()
         raise TemporaryError(message)
 
     def check(self) -> str:

@@ -62,7 +62,9 @@ def _gauges_of_runs(figures: RunFigures) -> list[Metric]:
         GaugeMetricFamily(pending, "Ended runs with a pending event or archive", value=figures.pending_exports),
         _age(f"{pending}_seconds", "Age of the oldest pending event or archive", figures.export_pending_since),
         GaugeMetricFamily(
-            "crawler_exports_failed", "Ended runs whose event or archive gave up", value=figures.failed_exports
+            "crawler_exports_failed",
+            "Ended runs whose last try to announce or archive failed",
+            value=figures.failed_exports,
         ),
     ]
 
