@@ -24,8 +24,9 @@ UNIT_WORKERS ?= 3
 # so many control planes at once
 BEDS   ?= 1
 SYSTEM := 'system and not cluster'
-DATABASES := 'mariadb and not system and not crash and not outage and not cluster'
-UNIT   := 'not system and not mariadb'
+DATABASES := 'mariadb and not system and not crash and not outage and not cluster and not sequences'
+SEQUENCES := '(sequences or hypothesis and not mariadb) and not system and not crash and not outage and not cluster'
+UNIT   := 'not system and not mariadb and not sequences'
 CLUSTER := 'cluster and not large'
 # files of the tests on a control plane
 FILES  ?= tests/kubernetes tests/contracts
@@ -37,7 +38,7 @@ PART    = $(if $(SHARD),--shard $(SHARD)) --durations 20 --durations-min 10
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run up test test-databases test-unit test-system test-all test-cluster test-cluster-large test-crashes test-outages test-restore chaos test-triggers verdict-soak lint docs known-holes format bench ci ci-all lock clean mariadb chromium firefox unzips promtool
+.PHONY: help run up test test-databases test-sequences test-unit test-system test-all test-cluster test-cluster-large test-crashes test-outages test-restore chaos test-triggers verdict-soak lint docs known-holes format bench ci ci-all lock clean mariadb chromium firefox unzips promtool
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,10 +51,14 @@ up: $(VENV)/.installed ## the whole service on this machine until Ctrl-C; its st
 
 test: $(VENV)/.installed-dev mariadb unzips promtool ## the tests, with a few on real processes (9 to 15 minutes on two cores)
 	@$(BIN)/pytest $(SPREAD) $(WORKERS) -q
-	@echo "Left to other targets: test-databases (the same on MariaDB), test-system, test-crashes, test-outages, test-cluster"
+	@echo "Left to other targets: test-databases (the same on MariaDB), test-sequences (more generated sequences, whole matrices)," \
+	  "test-system, test-crashes, test-outages, test-cluster"
 
 test-databases: $(VENV)/.installed-dev mariadb ## on MariaDB, what `make test` runs on SQLite alone (8 minutes on two cores)
 	@$(BIN)/pytest $(SPREAD) $(WORKERS) -q -m $(DATABASES) $(PART)
+
+test-sequences: $(VENV)/.installed-dev mariadb ## generated sequences and whole matrices, of which `make test` runs a few
+	@EXAMPLES=5 $(BIN)/pytest $(SPREAD) $(WORKERS) -q -m $(SEQUENCES) $(PART)
 
 test-unit: $(VENV)/.installed-dev ## rules and workflows, without servers (two minutes)
 	@$(BIN)/pytest tests/unit tests/workflows -m $(UNIT) $(SPREAD) $(UNIT_WORKERS) -q
@@ -73,9 +78,10 @@ test-restore: $(VENV)/.installed-dev mariadb ## a stack loses database, Temporal
 chaos: $(VENV)/.installed-dev mariadb ## runs, people and faults by chance, then the comparison (SEED=n MINUTES=m DATABASE=sqlite)
 	@$(BIN)/python -m tests.chaos.soak --minutes $(MINUTES) --database $(DATABASE) $(if $(SEED),--seed $(SEED))
 
-test-all: ## these four; nothing may be skipped
+test-all: ## these five; nothing may be skipped
 	@CI=true $(MAKE) --no-print-directory test
 	@CI=true $(MAKE) --no-print-directory test-databases
+	@CI=true $(MAKE) --no-print-directory test-sequences
 	@CI=true $(MAKE) --no-print-directory test-system
 	@set -e; for shard in 1 2 3 4 5 6 7 8; do $(MAKE) --no-print-directory test-crashes SHARD=$$shard; done
 
@@ -92,7 +98,7 @@ test-triggers: $(VENV)/.installed-dev ## the examples in Python, Go and TypeScri
 
 verdict-soak: $(VENV)/.installed-dev ## a million generated lives of jobs, thousands of generated sequences: no row may ever be wrong (computed: half an hour)
 	@$(BIN)/python -m tests.verdict_soak
-	@SEQUENCES=2000 $(BIN)/pytest -q --timeout 3600 tests/contracts/test_kubernetes_sequences.py
+	@EXAMPLES=170 $(BIN)/pytest -q --timeout 3600 tests/contracts/test_kubernetes_sequences.py
 
 lint: $(VENV)/.installed-dev ## ruff (format, rules), mypy strict, import-linter, hadolint, plain words
 	@$(BIN)/ruff format --check .

@@ -1,8 +1,9 @@
 """Shards divide a suite that takes long. Each run of CI takes one shard of each such suite.
 
-A suite is divided by groups: tests that need each other stay together. A group is a file, or the name that
-`@pytest.mark.shard(name)` gives to tests. Tests with `@pytest.mark.closing(prefix)` check what the tests before them
-left behind; they run in every shard that has a group of this prefix.
+A suite is divided by groups: tests that need each other stay together. A group is a file, the name that
+`@pytest.mark.shard(name)` gives to tests, or a single test of the generated ones. Tests with
+`@pytest.mark.closing(prefix)` check what the tests before them left behind; they run in every shard that has a group
+of this prefix.
 """
 
 import subprocess
@@ -78,6 +79,8 @@ def divided(minutes: Mapping[str, float], shards: int = SHARDS) -> list[set[str]
 
 
 def group(item: pytest.Item) -> str:
+    if item.get_closest_marker("sequences"):
+        return item.nodeid
     marker = item.get_closest_marker("shard")
     return str(marker.args[0]) if marker else item.nodeid.partition("::")[0]
 

@@ -29,6 +29,7 @@ from tests.contracts.contention import Act, contended_pairs
 from tests.contracts.flows import COMPLETED, FAILED, MINUTE, Flow, pushed, rows_of
 from tests.crash.ports import between, methods_of
 from tests.databases import ref_to
+from tests.samples import few
 from tests.unit.flows.work import graft_function, item_and_context, plain
 
 ROUNDS = 2  # of each pair
@@ -256,7 +257,10 @@ READING = {  # methods of the ports for flows that write nothing
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("first", ACTS, ids=lambda act: str(act.__name__))
+OFTEN_CHANGED = (World.write, World.end)
+
+
+@pytest.mark.parametrize("first", few(ACTS, OFTEN_CHANGED), ids=lambda act: str(act.__name__))
 def test_no_pair_of_acts_deadlocks(wide_mariadb: Database, first: Callable[[World], Act]) -> None:
     assert contended_pairs(wide_mariadb, first, ACTS, World(wide_mariadb), ROUNDS) == []
 

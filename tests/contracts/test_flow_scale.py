@@ -20,6 +20,7 @@ def fan_out(members: int, flow: str = "large") -> Workflow:
     return workflow.add_cascade("many", (list(range(members - 2)), item_and_context), deps="first")
 
 
+@pytest.mark.sequences
 def test_ten_thousand_members_need_statements_by_pages(database: Database) -> None:
     with counted(database) as statements:
         flow = pushed(database, fan_out(MEMBERS))

@@ -1,7 +1,6 @@
 """Whatever is done for a run, in whatever order, and wherever it breaks off: at most one Job lives for each attempt, a
 stop ends every task and leaves no pod, and a crash changes nothing about the end."""
 
-import os
 from collections import Counter
 from collections.abc import Iterator
 from copy import deepcopy
@@ -18,6 +17,7 @@ from crawler_lifecycle.model.retries import Retries
 from crawler_lifecycle.model.states import TaskStatus
 from tests.api_servers import ApiServer, Json, an_api_server
 from tests.mortals import Line, Trouble
+from tests.samples import examples
 from tests.small_cluster import owner_of
 from tests.supervised import Step, Supervised
 
@@ -36,7 +36,7 @@ def steps(names: list[str], fewest: int, most: int) -> st.SearchStrategy[list[St
 
 
 DEATHS = (Trouble.DIES_BEFORE, Trouble.DIES_AFTER)
-QUICKLY = settings(max_examples=int(os.environ.get("SEQUENCES", "35")), phases=set(Phase) - {Phase.explain})
+QUICKLY = settings(max_examples=examples(12), phases=set(Phase) - {Phase.explain})
 SEQUENCES = st.builds(lambda run, stop: [*run, *stop], steps(IN_A_RUN, 6, 16), steps(IN_A_STOP, 0, 8))
 A_WHOLE_LIFE: list[Step] = [
     *(("deploy", 0, 0), ("send", 1, 0), ("deploy", 2, 0), ("look", 0, 0)),

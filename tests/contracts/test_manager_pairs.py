@@ -21,6 +21,7 @@ from crawler_lifecycle.model.states import RunStatus
 from crawler_lifecycle.runs.ports import SupervisorExecution
 from tests.contracts.contention import Act, contended_pairs
 from tests.contracts.managers import added, item, managed
+from tests.samples import few
 
 NAMES = itertools.count()
 AT_ONCE = 4  # crawls under way
@@ -163,6 +164,9 @@ ACTS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("first", ACTS, ids=lambda act: str(act.__name__))
+OFTEN_CHANGED = (World.add_items, World.close)
+
+
+@pytest.mark.parametrize("first", few(ACTS, OFTEN_CHANGED), ids=lambda act: str(act.__name__))
 def test_no_pair_of_a_managers_acts_deadlocks(wide_mariadb: Database, first: Callable[[World], Act]) -> None:
     assert contended_pairs(wide_mariadb, first, ACTS, World(wide_mariadb)) == []

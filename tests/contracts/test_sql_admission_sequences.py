@@ -26,6 +26,7 @@ from crawler_lifecycle.model.states import IN_CLUSTER, OVER, Intent, RunStatus, 
 from crawler_lifecycle.model.task_changes import TaskChange
 from crawler_lifecycle.runs.ports import Addition, Claim, SupervisorExecution
 from tests.databases import MakeRun
+from tests.samples import few
 
 MINUTE, EXPIRED, LONG_EXPIRED = timedelta(minutes=1), timedelta(seconds=-1), timedelta(seconds=-61)
 TIMES = (MINUTE, EXPIRED, LONG_EXPIRED)
@@ -314,7 +315,7 @@ def test_no_limit_is_exceeded_and_every_run_ends(database: Database, make_run: M
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("seed", range(10, 16))
+@pytest.mark.parametrize("seed", few(range(10, 16), range(10, 12)))
 def test_short_lives(database: Database, make_run: MakeRun, seed: int) -> None:
     assert_nothing_is_left(live(database, make_run, seed, FEW_STEPS).store.limits.all())
 

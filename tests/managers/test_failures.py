@@ -163,6 +163,7 @@ class Counting(GeneratorCrawlManager):
         self.stats.inc_value(jobkey)
 
 
+@pytest.mark.sequences
 def test_many_ends_at_once_after_an_outage_have_one_reaction_each() -> None:
     play = ManagerPlay(Counting, family="shops")
     play.cycle()

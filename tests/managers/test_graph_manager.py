@@ -533,6 +533,7 @@ def test_tasks_and_the_manager_know_their_jobs() -> None:
 # deaths and people
 
 
+@pytest.mark.sequences
 def test_a_graph_is_crash_safe() -> None:
     def script(play: ManagerPlay) -> None:
         play.cycle()

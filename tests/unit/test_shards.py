@@ -22,7 +22,7 @@ class Collected:
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items):
         seen = {}
-        for suite in ("crash", "outage", "cluster", "system"):
+        for suite in ("crash", "outage", "cluster", "system", "sequences"):
             tests = [item for item in items if item.get_closest_marker(suite)]
             if suite == "system":
                 tests = [item for item in tests if not item.get_closest_marker("cluster")]
@@ -36,7 +36,7 @@ class Collected:
 
 sys.exit(pytest.main(["--collect-only", "-qq", "-m", *sys.argv[2:]], plugins=[Collected()]))
 """
-SHARDED = "crash or outage or cluster and not large or system and not cluster"
+SHARDED = "crash or outage or cluster and not large or system and not cluster or sequences"
 Collected = dict[str, dict[str, list[str]]]
 
 
@@ -50,7 +50,7 @@ def collected(tmp_path_factory: pytest.TempPathFactory) -> Collected:
 
 
 @pytest.mark.system
-@pytest.mark.parametrize("suite", ["crash", "outage", "cluster", "system"])
+@pytest.mark.parametrize("suite", ["crash", "outage", "cluster", "system", "sequences"])
 def test_the_shards_of_a_suite_are_the_whole_suite(collected: Collected, suite: str) -> None:
     seen = collected[suite]
     counted = Counter(name for part in seen["parts"] for name in part)

@@ -3,6 +3,7 @@
 import asyncio
 from typing import Any
 
+import pytest
 from sqlalchemy import update
 
 from crawler_lifecycle.database.schema import task_histories
@@ -218,6 +219,7 @@ def succeed(flows: FlowStage, run: RunRecord, task: int) -> None:
         tx.execute(update(task_histories).where(*this_task).values(status=TaskStatus.SUCCEEDED))
 
 
+@pytest.mark.sequences
 async def test_a_hundred_crawls_start_and_end(flows: FlowStage) -> None:
     workflow = (
         Workflow().add_many("shops", {str(n): crawl("books") for n in range(120)}).add("all", plain, deps="shops")

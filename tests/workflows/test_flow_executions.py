@@ -203,6 +203,7 @@ async def test_a_cancel_and_nudges_meet_a_continuation_with_a_step_under_way(lon
     assert described.raw_description.workflow_execution_info.first_run_id != described.run_id
 
 
+@pytest.mark.sequences
 async def test_two_thousand_nudges_are_taken_together(flows: FlowStage) -> None:
     flows.host.hold("a")
     flow, supervisor = await flows.start(pair())

@@ -104,10 +104,10 @@ def edges(workflow: Workflow) -> int:
     return sum(len(member.needs) for member in workflow.definition().members)
 
 
-SHAPES: list[tuple[Callable[[], Workflow], list[int]]] = [
-    (chain, [1] * JOBS),
+SHAPES: list[Any] = [
+    pytest.param(chain, [1] * JOBS, marks=pytest.mark.sequences),
     (fan_out, [1, JOBS - 1]),
-    (fan_in, [JOBS - 1, 1]),
+    pytest.param(fan_in, [JOBS - 1, 1], marks=pytest.mark.sequences),
     (bipartite, [SIDE, SIDE]),
 ]
 
@@ -154,7 +154,12 @@ def numbers(course: Course, state: MemberState) -> Iterator[int]:
 
 @pytest.mark.parametrize(
     ("shape", "failing", "cancelled"),
-    [(chain, 4_999, JOBS - 5_000), (fan_out, 0, JOBS - 1), (fan_in, 77, 1), (bipartite, 5, SIDE)],
+    [
+        pytest.param(chain, 4_999, JOBS - 5_000, marks=pytest.mark.sequences),
+        (fan_out, 0, JOBS - 1),
+        pytest.param(fan_in, 77, 1, marks=pytest.mark.sequences),
+        (bipartite, 5, SIDE),
+    ],
 )
 def test_a_failure_cancels_the_jobs_behind_it_alone(
     shape: Callable[[], Workflow], failing: int, cancelled: int, calls: Counter[str]

@@ -18,6 +18,7 @@ from crawler_lifecycle.flows.rules.planner import Planner
 from crawler_lifecycle.flows.rules.rows import MemberRow, Target
 from crawler_lifecycle.model.flow_states import FlowIntent, MemberKind, MemberState
 from crawler_lifecycle.model.states import RunStatus
+from tests.samples import examples
 from tests.unit.flows.plays import CANCELLED, COMPLETED, FAILED, Play
 from tests.unit.flows.random_graphs import BAD, FINE, OPEN, SHARES, allowed, build, leaves
 from tests.unit.flows.work import plain
@@ -205,7 +206,7 @@ class Chaos(Play):
         raise AssertionError(f"the flow does not end: {self.states}")
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(75), deadline=None)
 @given(st.randoms(use_true_random=False), st.integers(0, 40))
 def test_no_job_starts_too_early_and_every_flow_ends(random: Random, acts: int) -> None:
     chaos = Chaos(build(random), random)

@@ -29,6 +29,7 @@ from crawler_lifecycle.flows.rules.slicing import followers
 from crawler_lifecycle.flows.rules.states import started
 from crawler_lifecycle.model.flow_states import FlowIntent, MemberKind, MemberState
 from crawler_lifecycle.model.states import RunStatus
+from tests.samples import examples
 from tests.unit.flows.plays import CANCELLED, COMPLETED, FAILED, NOW
 from tests.unit.flows.random_graphs import FINE, allowed, build, build_steps
 from tests.unit.flows.work import plain
@@ -560,7 +561,7 @@ def _around(ledger: Ledger, row: MemberRow) -> set[int]:
         group = ledger.groups[group.parent]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @example(20889253, 52)  # a cancel of a crawl that was reopened after the flow's end
 @example(216196, 27)  # two approvals in a row, both out of time, and not written yet
 @given(st.integers(0, 2**32), st.integers(0, 60))

@@ -1,0 +1,17 @@
+"""Choose among the cases of a generated test: a few run in `make test`, the others in `make test-sequences`."""
+
+import os
+from collections.abc import Collection, Iterable
+from typing import Any
+
+import pytest
+
+
+def few(cases: Iterable[Any], kept: Collection[Any]) -> list[Any]:
+    """Return all cases as parameters. `kept`: the cases for `make test`."""
+    return [case if case in kept else pytest.param(case, marks=pytest.mark.sequences) for case in cases]
+
+
+def examples(number: int) -> int:
+    """Return how many examples Hypothesis makes: the number in `make test`, a multiple in `make test-sequences`."""
+    return number * int(os.environ.get("EXAMPLES", "1"))
