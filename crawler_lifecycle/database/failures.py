@@ -66,8 +66,10 @@ def _mysql_error(error: DBAPIError, where: str) -> LifecycleError:
         fault = "encrypt" if code == NO_TLS else "prove its name"
         return NotReady(f"the database at {where} does not {fault} ({error.orig}): see CRAWLER_DATABASE__TLS")
     if code in DOWN or code in TOO_LONG:
-        down = f"does not answer ({error.orig}): is it up?"
-        fault = down if code in DOWN else "ended a statement that took too long: ask for fewer rows"
+        is_reading = (error.statement or "").lstrip(" (").startswith(("SELECT", "WITH"))
+        remedy = "ask for fewer rows" if is_reading else "does another session hold a lock, such as a backup?"
+        too_long = f"ended a statement that took too long: {remedy}"
+        fault = f"does not answer ({error.orig}): is it up?" if code in DOWN else too_long
         return TemporaryError(f"the database at {where} {fault}")
     return _other_error(error, where)
 

@@ -223,12 +223,26 @@ def test_the_server_ends_a_statement_before_the_driver_gives_up(database_url: st
     with database.read() as connection:
         number = connection.exec_driver_sql("SELECT CONNECTION_ID()").scalar_one()
     with (
-        pytest.raises(TemporaryError, match="ended a statement that took too long"),
+        pytest.raises(TemporaryError, match="ended a statement that took too long: ask for fewer rows"),
         database.read() as connection,
     ):
         connection.exec_driver_sql("SELECT SLEEP(60)")
     with database.read() as connection:
         assert connection.exec_driver_sql("SELECT CONNECTION_ID()").scalar_one() == number
+    database.close()
+
+
+@MARIADB
+def test_a_write_that_waits_for_a_lock_names_the_lock(database_url: str) -> None:
+    """Doctor told a person whose backup locked the database to ask for fewer rows."""
+    database = Database(f"{database_url}{'&' if '?' in database_url else '?'}read_timeout=6", pool_size=2)
+    with database.engine.connect() as other:
+        other.exec_driver_sql("FLUSH TABLES WITH READ LOCK")
+        try:
+            with pytest.raises(TemporaryError, match="took too long: does another session hold a lock"):
+                database.transact(lambda tx: tx.execute(update(installation).values(uid="another")), hurried=True)
+        finally:
+            other.exec_driver_sql("UNLOCK TABLES")
     database.close()
 
 
