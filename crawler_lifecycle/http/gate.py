@@ -18,6 +18,7 @@ from typing import Any, NoReturn, get_origin
 
 from fastapi import Request
 from fastapi.dependencies.models import Dependant
+from pydantic import BaseModel
 from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -280,6 +281,9 @@ async def refuse_unknown_parameters(request: Request) -> None:
 def _query_parameters(dependant: Dependant) -> Iterator[tuple[str, bool]]:
     """Yield the names for an endpoint's query parameters, each with whether it may be repeated."""
     for parameter in dependant.query_params:
-        yield parameter.alias, get_origin(parameter.field_info.annotation) is list
+        kind, fields = parameter.field_info.annotation, {parameter.alias: parameter.field_info}
+        if isinstance(kind, type) and issubclass(kind, BaseModel):  # each field is a parameter
+            fields = kind.model_fields
+        yield from ((name, get_origin(info.annotation) in (list, tuple)) for name, info in fields.items())
     for part in dependant.dependencies:
         yield from _query_parameters(part)

@@ -12,27 +12,50 @@ from crawler_lifecycle.base.base import Message
 from crawler_lifecycle.model.audits import FindingRecord
 from crawler_lifecycle.model.crawl_results import CrawlResult, Stats
 from crawler_lifecycle.model.deployment import Crawler
-from crawler_lifecycle.model.requests import KeptRequest
+from crawler_lifecycle.model.requests import KeptRequest, Moment, Name
 from crawler_lifecycle.model.states import ExportKind, ExportState, Intent, ListedStatus, RunStatus, TaskStatus, Trigger
+
+MOST_VALUES = 10  # of a filter that may be repeated
 
 
 class RunFilter(Message):
-    """Choice by all given values. An empty value chooses every run."""
+    """Choice by all given values, as the API's parameters have them. An empty value chooses every run."""
 
-    statuses: tuple[RunStatus, ...] = ()
-    listed: tuple[ListedStatus, ...] = ()
-    triggers: tuple[Trigger, ...] = ()
-    crawler: str | None = None
-    search: str | None = None  # in the crawler's name in any case, or the RunID
-    reason: str | None = None
-    outcome: str | None = None
-    requested_by: str | None = None
-    tag: str | None = None
-    label: str | None = None
-    since: datetime | None = None  # bounds for the creation time
-    until: datetime | None = None
-    flows: bool = False  # include runs in flows, as a tag or a label does
-    flow: str | None = None  # the flow's id or uid; leaves out all other runs
+    status: tuple[RunStatus, ...] = Field(
+        default=(), max_length=MOST_VALUES, description="only runs with one of these statuses"
+    )
+    listed: tuple[ListedStatus, ...] = Field(
+        default=(),
+        max_length=MOST_VALUES,
+        description="only runs with one of these statuses; `STOPPED` means the FAILED runs that a stop ended, and "
+        "`FAILED` the others",
+    )
+    trigger: tuple[Trigger, ...] = Field(
+        default=(), max_length=MOST_VALUES, description="only runs with one of these triggers"
+    )
+    crawler: Name | None = Field(default=None, description="only runs of this crawler")
+    search: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=128,
+        description="only crawlers with this text in their names, in any case, and the run with this RunID",
+    )
+    reason: Name | None = Field(default=None, description="only runs that ended for this reason")
+    outcome: Name | None = Field(
+        default=None, description="only runs whose end has this outcome, such as `finished` or `banned`"
+    )
+    requested_by: str | None = Field(
+        default=None, min_length=1, max_length=256, description="only runs of this requester"
+    )
+    tag: Name | None = Field(default=None, description="only runs with this tag")
+    label: Name | None = Field(default=None, description="only runs with this label")
+    since: Moment | None = Field(default=None, description="only runs created at this time or later")
+    until: Moment | None = Field(default=None, description="only runs created before this time")
+    flows: bool = Field(
+        default=False,
+        description="runs of flows, too; default: only runs of their own, unless a tag or a label is given",
+    )
+    flow: str | None = Field(default=None, max_length=128, description="only runs of the flow with this id or uid")
 
     @property
     def may_read_all(self) -> bool:
@@ -42,7 +65,7 @@ class RunFilter(Message):
 
 EXPORT_PATIENCE = 30.0  # seconds that commands wait for a run's exports after its end
 ALL_RUNS = RunFilter()
-OPEN_RUNS = RunFilter(statuses=tuple(status for status in RunStatus if not status.is_over), flows=True)
+OPEN_RUNS = RunFilter(status=tuple(status for status in RunStatus if not status.is_over), flows=True)
 
 
 class TaskOrder(StrEnum):

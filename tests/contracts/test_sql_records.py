@@ -44,7 +44,7 @@ def test_lists_by_status_and_crawler(database: Database, make_run: MakeRun) -> N
     records = SqlStore(database).records
 
     def ids(status: RunStatus | None, crawler: str | None) -> list[int]:
-        chosen = RunFilter(statuses=() if status is None else (status,), crawler=crawler)
+        chosen = RunFilter(status=() if status is None else (status,), crawler=crawler)
         return [run.run_id for run in records.page(chosen, limit=9)]
 
     assert ids(None, "books") == [books.run_id]
@@ -81,10 +81,10 @@ def test_lists_and_counts_choose_alike(database: Database, make_run: MakeRun) ->
     assert numbers(RunFilter(listed=(ListedStatus.STOPPED,))) == [1, 2]
     assert numbers(RunFilter(listed=(ListedStatus.FAILED,))) == [3]
     assert numbers(RunFilter(listed=(ListedStatus.FAILED, ListedStatus.INITIALIZING))) == [3, 4]
-    assert numbers(RunFilter(statuses=(RunStatus.FAILED,))) == [1, 2, 3]
+    assert numbers(RunFilter(status=(RunStatus.FAILED,))) == [1, 2, 3]
     assert numbers(RunFilter(reason="stopped_forced")) == [2]
     assert numbers(RunFilter(requested_by="ann")) == [1, 4]
-    assert numbers(RunFilter(triggers=(Trigger.MANUAL,), requested_by="ann")) == [4]
+    assert numbers(RunFilter(trigger=(Trigger.MANUAL,), requested_by="ann")) == [4]
     assert numbers(RunFilter(since=runs[1].created_at, until=runs[3].created_at)) == [2, 3]
     assert numbers(RunFilter(search=str(runs[2].run_id))) == [3]
     assert records.counts(RunFilter()) == {

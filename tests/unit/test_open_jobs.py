@@ -33,7 +33,7 @@ class Installation:
     parts = runs = cluster
 
     def select(self, chosen: RunFilter, *, limit: int, before: int | None) -> Sequence[Any]:
-        assert RunStatus.PROCESSING in chosen.statuses
+        assert RunStatus.PROCESSING in chosen.status
         assert chosen.flows, "the crawls of a flow have jobs, too"
         newest = min(self.count, (before or self.count + 1) - 1)
         numbers = range(newest, max(0, newest - limit), -1)

@@ -252,7 +252,7 @@ async def until_proved(flow: str, context: ControlContext[FlowStore], engine: En
     A manager's flow may end before the crawls that its manager leaves alone.
     """
     row = await until_final(flow, context, engine)
-    while await context.database(lambda store: store.records.page(RunFilter(flow=flow, statuses=OPEN), limit=1)):
+    while await context.database(lambda store: store.records.page(RunFilter(flow=flow, status=OPEN), limit=1)):
         await asyncio.sleep(SLOW_READ)
     return row
 

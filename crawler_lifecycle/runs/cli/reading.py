@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import click
@@ -41,6 +41,7 @@ LEAST_PAUSE_SECONDS = 0.3  # pause between two reads of a followed log; after ma
 @click.command("list")
 @click.option(
     "--status",
+    "listed",
     type=click.Choice(STATUSES, case_sensitive=False),
     help="Only runs with this status. STOPPED: ended by a stop; FAILED: all other failures.",
 )
@@ -49,25 +50,13 @@ LEAST_PAUSE_SECONDS = 0.3  # pause between two reads of a followed log; after ma
 @click.option(
     "--before", type=click.IntRange(min=1), metavar="RUN", help="Only runs older than this RunID: the next page."
 )
-@click.option("--flows", is_flag=True, help="Runs of flows, too.")
+@click.option("--flows", flag_value="true", help="Runs of flows, too.")
 @click.option("--flow", help="Only runs of the flow with this id.")
 @click.option("--tag", help="Only runs with this tag, those of flows as well.")
 @click.option("--outcome", help="Only runs whose end has this outcome, e.g. banned.")
 @click.option("--label", help="Only runs with this label, those of flows as well.")
 @standard_options
-def list_runs(
-    status: str | None,
-    crawler: str | None,
-    limit: int,
-    before: int | None,
-    flows: bool,
-    flow: str | None,
-    tag: str | None,
-    outcome: str | None,
-    label: str | None,
-    state: Path | None,
-    as_json: bool,
-) -> None:
+def list_runs(limit: int, state: Path | None, as_json: bool, **filters: Any) -> None:
     """List runs, newest first. Runs of flows are left out: `crawlctl flow list` has the flows.
 
     OUTCOME is one word for the end, for programs that react to ends. REASON says what decided the end. TOOK counts from
@@ -83,22 +72,11 @@ def list_runs(
     """
     from crawler_lifecycle.runs.cli.list_lines import list_lines
 
-    chosen = open_runs(state).all(
-        page_size=limit,
-        before=before,
-        listed=status,
-        crawler=crawler,
-        flows="true" if flows else None,
-        flow=flow,
-        tag=tag,
-        outcome=outcome,
-        label=label,
-    )
-    runs = list(islice(chosen, limit))
+    runs = list(islice(open_runs(state).all(page_size=limit, **filters), limit))
     print_answer(runs, lambda runs: list_lines(runs, datetime.now(UTC), terminal_width()), as_json=as_json)
     if not runs and not as_json:
-        has_filter = bool(status or crawler or before or flow or tag or outcome or label)
-        hint = _near_crawler(crawler, state) if crawler else ""
+        hint = _near_crawler(filters["crawler"], state) if filters["crawler"] else ""
+        has_filter = any(value for name, value in filters.items() if name != "flows")
         click.echo(f"No such runs{hint}" if hint else "No such runs." if has_filter else "No runs.")
 
 

@@ -20,7 +20,6 @@ from crawler_lifecycle.model.states import TaskStatus
 from crawler_lifecycle.model.usage import Usage, UsageBy
 from crawler_lifecycle.runs.commands.runs import RunCommands
 from crawler_lifecycle.runs.http import messages
-from crawler_lifecycle.runs.http.messages import Chosen
 from crawler_lifecycle.runs.ports import RunStore
 
 
@@ -33,6 +32,7 @@ class HasRuns(ForCallers, Protocol):
 
 RunsApi: TypeAlias = ApiState[HasRuns]
 CurrentApi = Annotated[RunsApi, Depends(api_state)]
+Chosen = Annotated[RunFilter, Query()]
 LARGEST_RUN_ID = 10**18  # within the database's integers
 LARGEST_TASK_NUMBER = 10**9  # above every task number, and within the database's integers
 CrawlerName = Annotated[str, Path(max_length=128, description="name in the catalogue")]

@@ -22,7 +22,7 @@ from crawler_lifecycle.errors import BadInput, Conflict, NotReady
 from crawler_lifecycle.model.naming import MAIN_TASK
 from crawler_lifecycle.model.reasons import MAIN_JOB
 from crawler_lifecycle.model.records import RunRecord
-from crawler_lifecycle.model.requests import FlowLink
+from crawler_lifecycle.model.requests import FlowLink, RunParameters
 from crawler_lifecycle.model.run_plan import RunRef
 from crawler_lifecycle.model.states import Intent, RunStatus, TaskStatus
 from crawler_lifecycle.runs.ports import NewRun
@@ -31,6 +31,7 @@ from crawler_lifecycle.runs.store.reading import run_of_execution, run_record
 from crawler_lifecycle.runs.store.tasks import NO_RETRIES_YET
 
 FIRST_EPOCH = 1
+PARAMETERS = RunParameters.model_fields.keys() & histories.c.keys()  # parameters with a column of the same name
 FLOW = select(flows.c.id).where(flows.c.uid == bindparam("of_uid"))
 ATTEMPT_LOCKED = (
     select(flow_attempts.c.ended_at)
@@ -156,10 +157,8 @@ def _values_of_new_run(connection: Connection, new: NewRun) -> dict[str, Any]:
     return {
         "run_uid": str(uuid4()),
         "installation": installation_uid,
-        "cluster": new.request.cluster,
-        "crawler": new.request.crawler,
+        **{name: getattr(new.request, name) for name in PARAMETERS},
         "trigger_kind": new.request.trigger,
-        "requested_by": new.request.requested_by,
         "status": RunStatus.INITIALIZING,
         "intent": Intent.RUN,
         "tasks": new.tasks,

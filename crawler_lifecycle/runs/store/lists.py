@@ -96,12 +96,12 @@ def _conditions(connection: Connection, chosen: RunFilter) -> Iterator[ColumnEle
         yield runs.flow_uid == _flow_uid(connection, chosen.flow)
     elif not chosen.flows and chosen.tag is None and chosen.label is None:
         yield runs.flow_uid.is_(None)
-    if chosen.statuses:
-        yield runs.status.in_(chosen.statuses)
+    if chosen.status:
+        yield runs.status.in_(chosen.status)
     if chosen.listed:
         yield or_(*(_has_listed(status) for status in chosen.listed))
-    if chosen.triggers:
-        yield runs.trigger_kind.in_(chosen.triggers)
+    if chosen.trigger:
+        yield runs.trigger_kind.in_(chosen.trigger)
     if chosen.since is not None:
         yield runs.created_at >= chosen.since
     if chosen.until is not None:
