@@ -54,16 +54,16 @@ class LedgerClient:
         await self._flows.graft(flow_uid, self._by_actor(request))
 
     async def cancel(self, flow: str, request: CancelMembers) -> int:
-        return self._checked(await self._flows.cancel(flow, self._by_actor(request))).count
+        return self._checked(await self._flows.change(flow, self._by_actor(request))).count
 
     async def retry(self, flow: str, request: RetryMembers) -> int:
-        return self._checked(await self._flows.retry(flow, self._by_actor(request))).count
+        return self._checked(await self._flows.change(flow, self._by_actor(request))).count
 
     async def approve(self, flow: str, name: str, *, approved: bool = True, note: str | None = None) -> None:
         """Approve or reject an approval, also before the flow reaches the approval. `name` is the approval's path."""
         with refusals_as_bad_input():
             request = ApproveMember(path=name, approved=approved, note=note)
-        self._checked(await self._flows.approve(flow, self._by_actor(request)))
+        self._checked(await self._flows.change(flow, self._by_actor(request)))
 
     async def pause(self, flow: str) -> None:
         """Start no further jobs until the flow is resumed."""
@@ -112,7 +112,7 @@ class LedgerClient:
         await asyncio.to_thread(self.control.context.close)
 
     async def _hold(self, flow: str, hold: str) -> None:
-        self._checked(await self._flows.hold(flow, self._by_actor(HoldFlow(hold=hold))))
+        self._checked(await self._flows.change(flow, self._by_actor(HoldFlow(hold=hold))))
 
     async def _read(self, question: Callable[[FlowCommands], T], without_flow: T) -> T:
         """Return the database's answer. Without such a flow, return `without_flow`."""

@@ -15,6 +15,7 @@ from crawler_lifecycle.flows.model.requests import (
     ApproveMember,
     CancelItems,
     CancelMembers,
+    ChangeFlow,
     HoldFlow,
     ItemFilter,
     PushFlow,
@@ -28,6 +29,15 @@ from crawler_lifecycle.model.flow_states import FlowState, MemberState
 from crawler_lifecycle.transport.connection import HttpConnection, segment, with_actor
 from crawler_lifecycle.transport.streams import AnswerPage, every, followed
 
+VERBS = {
+    CancelMembers: "cancel",
+    RetryMembers: "retry",
+    ApproveMember: "approve",
+    HoldFlow: "hold",
+    StopFlow: "stop",
+    RetryItems: "retry-items",
+    CancelItems: "cancel-items",
+}
 MOST_JOBS = 1000  # in a page
 MOST_FLOWS = 500  # in a page
 MOST_PATHS = 200  # jobs' paths in a request
@@ -234,15 +244,11 @@ class ApiFlows:
         body["fragment"] = request.fragment.model_dump(mode="json")
         return self._send(flow, "append", body)
 
-    def cancel(self, flow: str, request: CancelMembers) -> FlowAnswer:
-        """Cancel open jobs."""
-        body = request.model_dump(mode="json", exclude={"door", "paths"})
-        return self._send(flow, "cancel", body | {"jobs": _jobs(request.paths)})
-
-    def retry(self, flow: str, request: RetryMembers) -> FlowAnswer:
-        """Give cancelled, discarded and retryable jobs another attempt."""
-        body = request.model_dump(mode="json", exclude={"door", "paths"}, exclude_defaults=True)
-        return self._send(flow, "retry", body | {"jobs": _jobs(request.paths)}, repeatable=False)
+    def change(self, flow: str, request: ChangeFlow | StopFlow | RetryItems | CancelItems) -> FlowAnswer:
+        """Send a request about the flow, its jobs or its managers' items."""
+        body = request.model_dump(mode="json", by_alias=True, exclude={"door"}, exclude_defaults=True)
+        is_repeatable = not isinstance(request, RetryMembers | RetryItems)
+        return self._send(flow, VERBS[type(request)], body, repeatable=is_repeatable)
 
     def add_items(
         self,
@@ -257,14 +263,6 @@ class ApiFlows:
         body = {"key": key, "items": [dict(item) for item in items], "manager": manager, "actor": actor}
         return self._send(flow, "items", body)
 
-    def retry_items(self, flow: str, request: RetryItems) -> FlowAnswer:
-        """Give a crawl manager's items another attempt."""
-        return self._send(flow, "retry-items", request.model_dump(mode="json", exclude={"door"}), repeatable=False)
-
-    def cancel_items(self, flow: str, request: CancelItems) -> FlowAnswer:
-        """Cancel a crawl manager's waiting items."""
-        return self._send(flow, "cancel-items", request.model_dump(mode="json", exclude={"door"}))
-
     def start_manager(self, request: StartManager) -> FlowAnswer:
         """Start a crawl manager by its name in the catalogue, once in its family."""
         body, has_family = request.model_dump(mode="json", exclude={"door"}), request.family is not None
@@ -276,25 +274,8 @@ class ApiFlows:
         path = "/v1/flows/managers/definition"
         return self._connection.command(FlowDefinition, "POST", path, body, repeatable=True)
 
-    def approve(self, flow: str, request: ApproveMember) -> FlowAnswer:
-        """Decide about an approval."""
-        body = request.model_dump(mode="json", exclude={"door", "path"})
-        return self._send(flow, "approve", body | {"job": request.path})
-
-    def hold(self, flow: str, request: HoldFlow) -> FlowAnswer:
-        """Pause or drain a flow, or let the flow continue."""
-        return self._send(flow, "hold", request.model_dump(mode="json", exclude={"door"}))
-
-    def stop(self, flow: str, request: StopFlow) -> FlowAnswer:
-        """Stop a flow. The flow's end is the proof: none among its jobs runs any more."""
-        return self._send(flow, "stop", request.model_dump(mode="json", exclude={"door"}))
-
     def _send(self, flow: str, verb: str, body: Mapping[str, Any], *, repeatable: bool = True) -> FlowAnswer:
         return self._connection.command(FlowAnswer, "POST", f"{_path(flow)}/{verb}", body, repeatable=repeatable)
-
-
-def _jobs(paths: Sequence[str] | None) -> Sequence[str] | None:
-    return None if paths is None else list(paths)
 
 
 def _parts(paths: str | Iterable[str] | None) -> Iterator[Sequence[str] | None]:

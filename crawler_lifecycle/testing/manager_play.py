@@ -235,11 +235,11 @@ class ManagerPlay:
 
     def stop(self) -> None:
         """Ask the manager and its jobs to stop. The test decides when the jobs end."""
-        self.managed.store.flow_doors.cancel(self.managed.id, CancelMembers(paths=(MANAGER,)))
+        self.managed.store.flow_doors.change(self.managed.id, CancelMembers(paths=(MANAGER,)))
 
     def leave(self) -> None:
         """Ask the manager to close at once. Its jobs continue."""
-        self.managed.store.flow_doors.cancel(self.managed.id, CancelMembers(paths=(MANAGER,), terminate=False))
+        self.managed.store.flow_doors.change(self.managed.id, CancelMembers(paths=(MANAGER,), terminate=False))
 
     # the state
 
@@ -350,7 +350,7 @@ class ManagerPlay:
         return min((item.due for item in self.items if item.due is not None and item.due > self.now), default=None)
 
     def _hold(self, hold: str) -> None:
-        self.managed.store.flow_doors.hold(self.managed.id, HoldFlow.model_validate({"hold": hold}))
+        self.managed.store.flow_doors.change(self.managed.id, HoldFlow.model_validate({"hold": hold}))
 
 
 def _end_of(outcome: Outcome, stats: Mapping[str, float], result: JsonValue) -> PlayedEnd:

@@ -17,7 +17,9 @@ from crawler_lifecycle.flows.model.requests import (
     AppendMembers,
     ApproveMember,
     CancelMembers,
+    ChangeFlow,
     GraftMembers,
+    HoldFlow,
     RetryMembers,
 )
 from crawler_lifecycle.flows.model.values import from_text, to_text
@@ -81,18 +83,31 @@ class MemoryFlow:
         row, definition = self.ledger.groups[group], self.group_definitions[group]
         return self._take(merging.grow(self.ledger, row, definition, self.now))
 
+    def ask(self, request: ChangeFlow) -> int:
+        """Take a request; return the number of changed members."""
+        match request:
+            case CancelMembers():
+                return self._apply(cancel(self.ledger, request.paths, self.now, terminate=request.terminate))
+            case RetryMembers():
+                return self._retry(request)
+            case ApproveMember():
+                return self._approve(request)
+            case HoldFlow():
+                return self.hold(FlowIntent(request.hold))
+
     def cancel(self, *names: str, terminate: bool = True) -> int:
         """Cancel all open members, or the named members; return their number."""
-        return self.ask_cancel(CancelMembers(paths=names or None, terminate=terminate))
-
-    def ask_cancel(self, request: CancelMembers) -> int:
-        return self._apply(cancel(self.ledger, request.paths, self.now, terminate=request.terminate))
+        return self.ask(CancelMembers(paths=names or None, terminate=terminate))
 
     def retry(self, *names: str, **options: Any) -> int:
         """Retry all failed members, or the named members; return their number. Options: as in RetryMembers."""
-        return self.ask_retry(RetryMembers(paths=names or None, **options))
+        return self.ask(RetryMembers(paths=names or None, **options))
 
-    def ask_retry(self, request: RetryMembers) -> int:
+    def approve(self, name: str, *, approved: bool = True, **record: Any) -> int:
+        """Decide about an approval. `record`: an actor and a note."""
+        return self.ask(ApproveMember(path=name, approved=approved, **record))
+
+    def _retry(self, request: RetryMembers) -> int:
         effect = retry(self.ledger, request, self.now)
         if request.changes_arguments:
             named = {row.number for row in selected(self.ledger, request.paths)}
@@ -100,11 +115,7 @@ class MemoryFlow:
             self.arguments |= changed
         return self._apply(effect)
 
-    def approve(self, name: str, *, approved: bool = True, **record: Any) -> int:
-        """Decide about an approval. `record`: an actor and a note."""
-        return self.ask_approve(ApproveMember(path=name, approved=approved, **record))
-
-    def ask_approve(self, request: ApproveMember) -> int:
+    def _approve(self, request: ApproveMember) -> int:
         count = self._apply(approve(self.ledger, request.path, approved=request.approved))
         if count:
             decision = Decision(approved=request.approved, actor=request.actor, note=request.note, at=self.now)

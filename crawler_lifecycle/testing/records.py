@@ -8,20 +8,12 @@ from pydantic import JsonValue
 
 from crawler_lifecycle.errors import NotFound
 from crawler_lifecycle.flows.model.definition import FlowDefinition
-from crawler_lifecycle.flows.model.requests import (
-    AppendMembers,
-    ApproveMember,
-    CancelMembers,
-    GraftMembers,
-    HoldFlow,
-    PushFlow,
-    RetryMembers,
-)
+from crawler_lifecycle.flows.model.requests import AppendMembers, ChangeFlow, GraftMembers, PushFlow
 from crawler_lifecycle.flows.ports.ledger import DoorAnswer
 from crawler_lifecycle.flows.ports.records import AttemptRecord, FlowLine, FlowNews, FlowRecord, KeptFlow, Part
 from crawler_lifecycle.flows.rules.rows import FlowRow
 from crawler_lifecycle.flows.rules.summary import Tallies, tallies_of
-from crawler_lifecycle.model.flow_states import FlowIntent, FlowState
+from crawler_lifecycle.model.flow_states import FlowState
 from crawler_lifecycle.testing.memory import MemoryFlow
 
 Make = Callable[[FlowDefinition], MemoryFlow]
@@ -60,17 +52,8 @@ class MemoryLedger:
         merged = self.flow(flow_uid).graft(request)
         return _answer(self.flow(flow_uid), len(merged.members))
 
-    def cancel(self, flow: str, request: CancelMembers) -> DoorAnswer:
-        return _answer(self.flow(flow), self.flow(flow).ask_cancel(request))
-
-    def retry(self, flow: str, request: RetryMembers) -> DoorAnswer:
-        return _answer(self.flow(flow), self.flow(flow).ask_retry(request))
-
-    def approve(self, flow: str, request: ApproveMember) -> DoorAnswer:
-        return _answer(self.flow(flow), self.flow(flow).ask_approve(request))
-
-    def hold(self, flow: str, request: HoldFlow) -> DoorAnswer:
-        return _answer(self.flow(flow), self.flow(flow).hold(FlowIntent(request.hold)))
+    def change(self, flow: str, request: ChangeFlow) -> DoorAnswer:
+        return _answer(self.flow(flow), self.flow(flow).ask(request))
 
     def prune(self, flow_uids: Collection[str], ended_before: datetime | None = None) -> int:
         assert ended_before is None, "a flow in memory has no time of its end"

@@ -84,15 +84,15 @@ class FlowPeople:
             await (handle.cancel() if deed is FlowDeed.CANCEL else handle.terminate(ACTOR))
             return True
         if deed is FlowDeed.APPROVE:
-            return (await self.flows.approve(flow_id, ApproveMember(path="go", actor=ACTOR))).changed
+            return (await self.flows.change(flow_id, ApproveMember(path="go", actor=ACTOR))).changed
         if deed is FlowDeed.RETRY:
-            return (await self.flows.retry(flow_id, RetryMembers(actor=ACTOR))).count > 0
+            return (await self.flows.change(flow_id, RetryMembers(actor=ACTOR))).count > 0
         if deed in (FlowDeed.CANCEL_ALL, FlowDeed.CANCEL_CRAWL):
             paths = None if deed is FlowDeed.CANCEL_ALL else ("shop",)
-            return (await self.flows.cancel(flow_id, CancelMembers(paths=paths, actor=ACTOR))).count > 0
+            return (await self.flows.change(flow_id, CancelMembers(paths=paths, actor=ACTOR))).count > 0
         if deed in (FlowDeed.PAUSE, FlowDeed.GO_ON):
             hold = "pause" if deed is FlowDeed.PAUSE else "run"
-            return (await self.flows.hold(flow_id, HoldFlow(hold=hold, actor=ACTOR))).changed
+            return (await self.flows.change(flow_id, HoldFlow(hold=hold, actor=ACTOR))).changed
         way = StopWay.DRAIN if deed is FlowDeed.DRAIN else StopWay.TERMINATE
         request = StopFlow(way=way, force=deed is FlowDeed.FORCE, actor=ACTOR)
         return (await self.flows.stop(flow_id, request)).changed
@@ -104,7 +104,7 @@ class FlowPeople:
                 _, row = await asyncio.to_thread(self.flows.row, flow_id)
                 if row.state.is_final:
                     continue
-                await self.flows.hold(flow_id, HoldFlow(hold="run", actor=ACTOR))
+                await self.flows.change(flow_id, HoldFlow(hold="run", actor=ACTOR))
                 await self.do(FlowDeed.APPROVE, flow_id)
                 if self.crawlers[flow_id] in ENDLESS:
                     await self.do(FlowDeed.CANCEL_CRAWL, flow_id)

@@ -143,7 +143,7 @@ class ManagerPeople:
             return (await flows.retry_items(flow_id, RetryItems(actor=ACTOR))).changed
         if deed in (ManagerDeed.PAUSE, ManagerDeed.GO_ON):
             hold = "pause" if deed is ManagerDeed.PAUSE else "run"
-            return (await flows.hold(flow_id, HoldFlow(hold=hold, actor=ACTOR))).changed
+            return (await flows.change(flow_id, HoldFlow(hold=hold, actor=ACTOR))).changed
         way = StopWay.DRAIN if deed is ManagerDeed.DRAIN else StopWay.TERMINATE
         return (await flows.stop(flow_id, StopFlow(way=way, actor=ACTOR))).changed
 
@@ -153,7 +153,7 @@ class ManagerPeople:
             with suppress(LifecycleError):
                 _, row = await asyncio.to_thread(self.flows.row, flow_id)
                 if not row.state.is_final:
-                    await self.flows.hold(flow_id, HoldFlow(hold="run", actor=ACTOR))
+                    await self.flows.change(flow_id, HoldFlow(hold="run", actor=ACTOR))
 
     async def under_way(self) -> list[str]:
         rows = [(flow_id, await asyncio.to_thread(self.flows.row, flow_id)) for flow_id in self.accepted]

@@ -79,7 +79,7 @@ def test_a_program_reads_and_changes_limits_and_flows(remote: Api, api: apis.Api
     assert [job.path for job in remote.flows.jobs("night/1")] == ["shop"]
     assert remote.flows.show("night/1")["status"].id == "night/1"
     assert remote.flows.why("night/1", "shop").path == "shop"
-    assert remote.flows.hold("night/1", HoldFlow(hold="pause")).changed
+    assert remote.flows.change("night/1", HoldFlow(hold="pause")).changed
     assert "shop" in remote.flows.graph("night/1")
     assert next(remote.flows.follow("night/1")).jobs[0].path == "shop"
     assert remote.audits.overview().findings == []

@@ -69,16 +69,16 @@ class Flow:
         return self.store.flow_doors.append(self.id, AppendMembers(key=key, fragment=fragment, **fields))
 
     def cancel(self, *paths: str, **fields: Any) -> DoorAnswer:
-        return self.store.flow_doors.cancel(self.id, CancelMembers(paths=paths or None, **fields))
+        return self.store.flow_doors.change(self.id, CancelMembers(paths=paths or None, **fields))
 
     def retry(self, *paths: str, **fields: Any) -> DoorAnswer:
-        return self.store.flow_doors.retry(self.id, RetryMembers(paths=paths or None, **fields))
+        return self.store.flow_doors.change(self.id, RetryMembers(paths=paths or None, **fields))
 
     def approve(self, path: str, **fields: Any) -> DoorAnswer:
-        return self.store.flow_doors.approve(self.id, ApproveMember(path=path, **fields))
+        return self.store.flow_doors.change(self.id, ApproveMember(path=path, **fields))
 
     def hold(self, hold: str) -> DoorAnswer:
-        return self.store.flow_doors.hold(self.id, HoldFlow(hold=hold))
+        return self.store.flow_doors.change(self.id, HoldFlow(hold=hold))
 
     # the ledger as it is
 

@@ -105,10 +105,10 @@ async def test_every_request_nudges_the_supervisor(flows: FlowCommands, engine: 
     more = AppendMembers(key="k", fragment=two().additions("k").fragment.model_copy(update={"members": ()}))
     for request in (
         flows.append("two", more),
-        flows.approve("two", ApproveMember(path="go")),
-        flows.hold("two", HoldFlow(hold="pause")),
-        flows.cancel("two", CancelMembers()),
-        flows.retry("two", RetryMembers()),
+        flows.change("two", ApproveMember(path="go")),
+        flows.change("two", HoldFlow(hold="pause")),
+        flows.change("two", CancelMembers()),
+        flows.change("two", RetryMembers()),
     ):
         assert (await request).nudged
     assert engine.nudged == ["two"] * 6
@@ -126,11 +126,11 @@ async def test_a_repetition_nudges_an_open_flow_alone(
     assert (again.created, again.changed, again.count) == (False, False, 0)
     assert engine.nudged == ["two", "two"], "the first nudge may have been lost"
     flow = Flow(SqlStore(database), "two", answer.flow_uid)
-    await flows.cancel("two", CancelMembers())
+    await flows.change("two", CancelMembers())
     flow.go_on()
     engine.nudged.clear()
     with pytest.raises(Over):
-        await flows.cancel("two", CancelMembers())
+        await flows.change("two", CancelMembers())
     assert engine.nudged == []
 
 
@@ -138,9 +138,9 @@ async def test_60_without_temporal_a_request_is_on_record(flows: FlowCommands, e
     engine.is_away = True
     answer = await flows.push(push(two()))
     assert (answer.created, answer.nudged, answer.problem) == (True, False, "Temporal is away")
-    assert (await flows.cancel("two", CancelMembers())).count == 2
+    assert (await flows.change("two", CancelMembers())).count == 2
     assert flows.status("two").state is FlowState.CANCELLED
-    assert (await flows.retry("two", RetryMembers())).nudged is False
+    assert (await flows.change("two", RetryMembers())).nudged is False
 
 
 async def test_60_a_silent_temporal_holds_no_request_up(
@@ -165,7 +165,7 @@ async def test_a_nudge_starts_the_supervisor(database_url: str, tmp_path: Path, 
     handle = real_time.client.get_workflow_handle(flow_workflow_id(answer.flow_uid))
     first = await handle.describe()
     assert (first.status, first.workflow_type) == (WorkflowExecutionStatus.RUNNING, "FlowWorkflow")
-    await control.flows.cancel("two", CancelMembers())
+    await control.flows.change("two", CancelMembers())
     assert (await handle.describe()).run_id == first.run_id, "an open supervisor is signalled"
     waiting = asyncio.create_task(control.flows.wait("two"))
     await handle.terminate()
@@ -182,7 +182,7 @@ async def test_59_a_wait_reads_the_row(flows: FlowCommands, database: Database) 
     done, _ = await asyncio.wait([waiting], timeout=0.3)
     assert not done
     flow = Flow(SqlStore(database), "two", answer.flow_uid)
-    await flows.cancel("two", CancelMembers())
+    await flows.change("two", CancelMembers())
     flow.go_on()
     assert (await asyncio.wait_for(waiting, 20)).state is FlowState.CANCELLED
     with pytest.raises(NotFound, match="there is no flow 'nobody'"):
@@ -262,7 +262,7 @@ async def test_members_by_path_and_state(flows: FlowCommands, database: Database
 async def test_81_prune_spares_the_open_and_the_young(flows: FlowCommands, database: Database) -> None:
     for flow in ("ended", "open"):
         await flows.push(push(two(flow)))
-    await flows.cancel("ended", CancelMembers())
+    await flows.change("ended", CancelMembers())
     Flow(SqlStore(database), "ended", flows.row("ended")[0]).go_on()
     with database.transaction() as connection:
         connection.execute(update(flow_rows).values(created_at=datetime.now(UTC) - timedelta(days=30)))
@@ -290,7 +290,7 @@ async def test_a_follower_gets_all_jobs_first_and_then_the_changed_ones(
     context = Control(Installation.with_variables(tmp_path, {"CRAWLER_DATABASE__URL": database_url})).context
     changes = follow(context, "two")
     assert not (await anext(changes)).is_over
-    await flows.cancel("two", CancelMembers())
+    await flows.change("two", CancelMembers())
     flow.go_on()
     assert [change.is_over async for change in changes][-1]
     context.close()
@@ -325,7 +325,7 @@ async def test_a_follower_reads_only_the_changed_members(
     flow.close(run)
     assert changed_jobs(view) == [("shop", "completed", run.run_id)], "no supervisor has noted the end"
     assert set(reads) == {1}
-    await flows.hold("w", HoldFlow(hold="pause"))
+    await flows.change("w", HoldFlow(hold="pause"))
     paused = view.next_change()
     assert paused is not None
     assert (paused.status.state, paused.jobs) == ("paused", ())
@@ -341,7 +341,7 @@ async def test_a_follower_gets_the_dependencies_of_groups_when_they_change(flows
     first = view.next_change()
     assert first is not None
     assert first.groups == (GroupRecord(path="sub", deps=("b",)), GroupRecord(path="sub/m", deps=("sub/x",)))
-    await flows.hold("w", HoldFlow(hold="pause"))
+    await flows.change("w", HoldFlow(hold="pause"))
     paused = view.next_change()
     assert paused is not None
     assert paused.groups is None
@@ -381,7 +381,7 @@ async def test_refusals_say_why(flows: FlowCommands) -> None:
     with pytest.raises(Conflict, match="has the name 'two', not 'three'"):
         await flows.push(push(Workflow("three", id="two").add("c", plain)))
     with pytest.raises(NotFound, match="there is no flow 'nobody'"):
-        await flows.hold("nobody", HoldFlow(hold="pause"))
+        await flows.change("nobody", HoldFlow(hold="pause"))
     with pytest.raises(NotFound, match="has no sub-workflow 'x'"):
         flows.status("two", "x")
     with pytest.raises(NotFound, match="has no sub-workflow 'x'"):

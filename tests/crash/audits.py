@@ -53,8 +53,8 @@ async def audited(case: Case) -> Started:
     _miscount(case)
 
     await _mended(case)
-    await case.site.control.flows.approve(FLOW, ApproveMember(path="wait"))
-    await case.site.control.flows.approve(FLOW, ApproveMember(path="go"))
+    await case.site.control.flows.change(FLOW, ApproveMember(path="wait"))
+    await case.site.control.flows.change(FLOW, ApproveMember(path="go"))
     await until_ended(case, FLOW, FlowState.COMPLETED)
     for run in (terminated, deleted):
         case.site.release(run, 0)

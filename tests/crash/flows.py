@@ -69,12 +69,12 @@ async def flow(case: Case) -> Started:
     assert (
         await flows.append(flow_id, AppendMembers(key="more", fragment=addition().additions("more").fragment))
     ).count
-    assert (await flows.retry(flow_id, RetryMembers(paths=("broken",)))).count == 1
+    assert (await flows.change(flow_id, RetryMembers(paths=("broken",)))).count == 1
     second = await run_of(case, flow_id, "shop", 2)
     await until_started(case, second, 2)
     case.site.release(second, 0, 1)
     await until(lambda: all(states(case, flow_id).get(path) is MemberState.COMPLETED for path in PATHS - ENDS.keys()))
-    assert (await flows.cancel(flow_id, CancelMembers(paths=("late",)))).count == 1
+    assert (await flows.change(flow_id, CancelMembers(paths=("late",)))).count == 1
     await until_ended(case, flow_id, FlowState.DISCARDED)
     await assert_undisturbed(case, flow_id)
     return second
@@ -124,12 +124,12 @@ async def flow_doors(case: Case) -> None:
     append = AppendMembers(key="more", fragment=Workflow().add_approval("more").additions("more").fragment)
     await die_after_commit(case, "append", append, flow_id)
     assert not (await nudged(case, "append", append, flow_id)).changed
-    await flows.approve(flow_id, ApproveMember(path="go", approved=False))
+    await flows.change(flow_id, ApproveMember(path="go", approved=False))
     await until(lambda: states(case, flow_id)["go"].is_final)
     retry = RetryMembers(paths=("go",))
     await die_after_commit(case, "retry", retry, flow_id)
     assert (await nudged(case, "retry", retry, flow_id)).count == 0
-    await flows.approve(flow_id, ApproveMember(path="go"))
+    await flows.change(flow_id, ApproveMember(path="go"))
     await until(lambda: states(case, flow_id)["go"] is MemberState.COMPLETED)
     await die_after_commit(case, "cancel", CancelMembers(), flow_id)
     await nudge(case, flow_id)

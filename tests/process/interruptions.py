@@ -56,7 +56,7 @@ class Interrupted:
     async def _assert_flow_completed(self) -> None:
         """The crawl has had one run for its attempt, and the flow's end is told once."""
         flows = self.site.control.flows
-        await flows.approve(self.flow_id, ApproveMember(path="go"))
+        await flows.change(self.flow_id, ApproveMember(path="go"))
         await eventually(lambda: flows.row(self.flow_id)[1].state.is_final, patience=2 * PATIENCE)
         assert {member.path: member.state for member in flows.members(self.flow_id)} == {
             "shop": MemberState.COMPLETED,

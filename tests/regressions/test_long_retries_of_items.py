@@ -96,7 +96,7 @@ def test_a_stopped_manager_goes_on_with_its_unstarted_items(flow: Managed, by_it
     if by_items:
         assert retry(flow) == 2
     else:
-        flow.store.flow_doors.retry(flow.id, RetryMembers(paths=("manager",)))
+        flow.store.flow_doors.change(flow.id, RetryMembers(paths=("manager",)))
     begun_again(flow)
     assert numbers(flow.waiting()) == [3, 4], "an item that a person has cancelled stays cancelled"
     assert counts(flow) == Counts(completed=1, cancelled=1, waiting=2)

@@ -61,7 +61,7 @@ async def test_crawls_of_a_graph_that_the_copy_does_not_know_are_told(folder: Pa
         assert second.jobs(runs["alive"]) == {(0, 1): Job(1)}, "the crawl goes on, and nobody ends it unasked"
         assert len(second.control.runs.select(RunFilter(flow=flow))) == 2
 
-        await second.control.flows.retry(flow, RetryMembers())
+        await second.control.flows.change(flow, RetryMembers())
         for path in ("over", "alive", "last"):
             second.release(await second.until_crawls(flow, path), 0)
         await eventually(lambda: second.control.flows.row(flow)[1].state == "completed", patience=2 * PATIENCE)

@@ -130,4 +130,4 @@ class FlowActivities:
     @activity.defn(no_thread_cancel_exception=True)
     def cancel_flow(self, step: CancelFlow) -> Counted:
         """Cancel all members, as the door does."""
-        return Counted(count=self.doors.cancel(step.flow_id, BY_TEMPORAL).count)
+        return Counted(count=self.doors.change(step.flow_id, BY_TEMPORAL).count)

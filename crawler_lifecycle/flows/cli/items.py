@@ -181,7 +181,7 @@ def retry_items(
             **on_record(actor),
         )
     flows = open_flows(state)
-    answer = flows.retry_items(flow, request)
+    answer = flows.change(flow, request)
     effect = f"{counted(answer.count, 'item')} retried" + _then(flows, flow, is_reopened=answer.reopened)
     print_effect(answer, effect, as_json=as_json)
     refuse_left_out(answer, "not retried", as_json=as_json)
@@ -203,6 +203,6 @@ def cancel_items(
 
     with refusals_as_bad_input():
         request = CancelItems(numbers=numbers(words), manager=manager, **on_record(actor))
-    answer = open_flows(state).cancel_items(flow, request)
+    answer = open_flows(state).change(flow, request)
     print_effect(answer, f"{counted(answer.count, 'item')} cancelled, crawls under way continue", as_json=as_json)
     refuse_left_out(answer, "not cancelled", as_json=as_json)

@@ -94,7 +94,7 @@ def stop(
     flows = ApiFlows(connection)
     former = flows.show(flow)["status"].state
     subject = _Subject(former if former.is_final else None, has_ledger(flows, flow))
-    answer = flows.stop(flow, request)
+    answer = flows.change(flow, request)
     print_effect(answer, subject.effect(answer, way), as_json=as_json)
     if not wait:
         return
@@ -148,7 +148,7 @@ def approve(
 
     with refusals_as_bad_input():
         request = ApproveMember(path=job, approved=not reject, note=note, **on_record(actor))
-    answer = open_flows(state).approve(flow, request)
+    answer = open_flows(state).change(flow, request)
     word = "rejected" if reject else "approved"
     print_effect(answer, f"{job} is {word}{'' if answer.changed else ' already'}", as_json=as_json)
 
@@ -195,7 +195,7 @@ def cancel(
         raise BadInput("JOBS", "expected names of jobs, not an empty word")
     with refusals_as_bad_input():
         request = CancelMembers(paths=jobs or None, terminate=not keep_running, reason=reason, **on_record(actor))
-    answer = open_flows(state).cancel(flow, request)
+    answer = open_flows(state).change(flow, request)
     print_effect(answer, f"{counted(answer.count, 'job')} cancelled", as_json=as_json)
     refuse_left_out(answer, "not cancelled", as_json=as_json)
 
@@ -268,7 +268,7 @@ def retry(
             removed_arguments=removed,
             **on_record(actor),
         )
-    answer = flows.retry(flow, request)
+    answer = flows.change(flow, request)
     print_effect(answer, f"{counted(answer.count, 'job')} retried", as_json=as_json)
     refuse_left_out(answer, "not retried", as_json=as_json)
 
@@ -276,7 +276,7 @@ def retry(
 def _hold(flow: str, hold: str, actor: str | None, state: Path | None, *, as_json: bool) -> None:
     from crawler_lifecycle.flows.model.requests import HoldFlow
 
-    answer = open_flows(state).hold(flow, HoldFlow(hold=hold, **on_record(actor)))
+    answer = open_flows(state).change(flow, HoldFlow(hold=hold, **on_record(actor)))
     effect = "paused: jobs under way continue, and none starts" if hold == "pause" else "resumed"
     print_effect(answer, effect, as_json=as_json)
 

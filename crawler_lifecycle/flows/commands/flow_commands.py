@@ -18,14 +18,13 @@ from crawler_lifecycle.flows.model.records import FlowAnswer
 from crawler_lifecycle.flows.model.requests import (
     AddItems,
     AppendMembers,
-    ApproveMember,
     CancelItems,
     CancelMembers,
+    ChangeFlow,
     GraftMembers,
     HoldFlow,
     PushFlow,
     RetryItems,
-    RetryMembers,
     StartManager,
     StopFlow,
     StopWay,
@@ -96,29 +95,17 @@ class FlowCommands(FlowReader):
         answer = await self._context.database(lambda store: store.flow_doors.graft(flow_uid, request))
         return _answer(answer)
 
-    async def cancel(self, flow: str, request: CancelMembers) -> FlowAnswer:
-        """Cancel open members. The states are stored at once, and attempts under way are asked to end.
+    async def change(self, flow: str, request: ChangeFlow) -> FlowAnswer:
+        """Cancel, retry or approve members, or hold the flow. The states are stored with the answer.
 
         Over if the whole flow is to be cancelled, and has ended.
         """
-        answer = await self._do(lambda doors: doors.cancel(flow, request))
-        if request.paths is None and not answer.changed:
+        answer = await self._do(lambda doors: doors.change(flow, request))
+        if isinstance(request, CancelMembers) and request.paths is None and not answer.changed:
             status = await self._context.database(lambda _: self.status(flow))
             if status.state.is_final:
                 raise Over(f"flow {flow!r} is {status.state} already")
         return answer
-
-    async def retry(self, flow: str, request: RetryMembers) -> FlowAnswer:
-        """Give members another attempt. The flow is open again with the answer."""
-        return await self._do(lambda doors: doors.retry(flow, request))
-
-    async def approve(self, flow: str, request: ApproveMember) -> FlowAnswer:
-        """Decide about an approval."""
-        return await self._do(lambda doors: doors.approve(flow, request))
-
-    async def hold(self, flow: str, request: HoldFlow) -> FlowAnswer:
-        """Pause or drain a flow, or let the flow continue."""
-        return await self._do(lambda doors: doors.hold(flow, request))
 
     async def stop(self, flow: str, request: StopFlow) -> FlowAnswer:
         """Stop a flow. `wait_for_proof` returns with the proof that no part of the flow runs any more.
@@ -128,11 +115,11 @@ class FlowCommands(FlowReader):
         """
         record = request.model_dump(include={"actor", "door"})
         if request.way is StopWay.DRAIN:
-            answer = await self.hold(flow, HoldFlow(hold="drain", **record))
+            answer = await self.change(flow, HoldFlow(hold="drain", **record))
         else:
             terminate = request.way is StopWay.TERMINATE
             try:
-                answer = await self.cancel(flow, CancelMembers(terminate=terminate, reason=request.reason, **record))
+                answer = await self.change(flow, CancelMembers(terminate=terminate, reason=request.reason, **record))
             except Over:
                 if not terminate or not await self._stop_runs(flow, request):
                     raise

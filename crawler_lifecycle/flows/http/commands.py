@@ -85,25 +85,25 @@ async def append_to_flow(
 @router.post("/{flow:path}/cancel", status_code=202, responses=effect("The flow does not allow the cancel."))
 async def cancel_flow(api: CurrentApi, caller: Caller, flow: Flow, body: CancelMembers = ALL_JOBS) -> FlowAnswer:
     """Cancel open jobs. Jobs that depend on them are cancelled, too, and not counted."""
-    return await api.control.flows.cancel(flow, by_caller(body, caller))
+    return await api.control.flows.change(flow, by_caller(body, caller))
 
 
 @router.post("/{flow:path}/retry", status_code=202, responses=effect("The flow does not allow the retry."))
 async def retry_flow(api: CurrentApi, caller: Caller, flow: Flow, body: RetryMembers = ALL_FAILED_JOBS) -> FlowAnswer:
     """Give cancelled, discarded and retryable jobs another attempt. All other results are kept."""
-    return await api.control.flows.retry(flow, by_caller(body, caller))
+    return await api.control.flows.change(flow, by_caller(body, caller))
 
 
 @router.post("/{flow:path}/approve", status_code=202, responses=effect("The approval has ended already."))
 async def approve_in_flow(api: CurrentApi, caller: Caller, flow: Flow, body: ApproveMember) -> FlowAnswer:
     """Approve or reject an approval, also before the flow reaches the approval."""
-    return await api.control.flows.approve(flow, by_caller(body, caller))
+    return await api.control.flows.change(flow, by_caller(body, caller))
 
 
 @router.post("/{flow:path}/hold", status_code=202, responses=effect("The flow has ended.", document.NO_FLOW))
 async def hold_flow(api: CurrentApi, caller: Caller, flow: Flow, body: HoldFlow) -> FlowAnswer:
     """Pause, drain or resume a flow."""
-    return await api.control.flows.hold(flow, by_caller(body, caller))
+    return await api.control.flows.change(flow, by_caller(body, caller))
 
 
 @router.post("/{flow:path}/stop", status_code=202, responses=effect("The flow has ended.", document.NO_FLOW))

@@ -89,7 +89,7 @@ class CancelMembers(FlowRequest):
 
     paths: Paths | None = Field(
         default=None,
-        validation_alias="jobs",
+        alias="jobs",
         description="paths; a sub-workflow's path means all its jobs; default: all jobs, and no job may join later",
         examples=[["sites/de"]],
     )
@@ -109,7 +109,7 @@ class RetryMembers(FlowRequest):
 
     paths: Paths | None = Field(
         default=None,
-        validation_alias="jobs",
+        alias="jobs",
         description="paths; default: all cancelled, discarded and retryable jobs",
         examples=[["sites/de"]],
     )
@@ -134,7 +134,7 @@ class RetryMembers(FlowRequest):
 class ApproveMember(FlowRequest):
     """Decide about an approval, also before the flow reaches the approval."""
 
-    path: Path = Field(validation_alias="job", description="path of the approval", examples=["release"])
+    path: Path = Field(alias="job", description="path of the approval", examples=["release"])
     approved: bool = Field(default=True, description="false: reject")
     note: Note | None = Field(default=None, description="for the record", examples=["looks good"])
 
@@ -147,6 +147,10 @@ class HoldFlow(FlowRequest):
         "`run`: resume",
         examples=["pause"],
     )
+
+
+# requests for a stored flow that a door answers with the changed members
+ChangeFlow = CancelMembers | RetryMembers | ApproveMember | HoldFlow
 
 
 class StopWay(StrEnum):

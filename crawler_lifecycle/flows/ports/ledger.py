@@ -15,15 +15,12 @@ from crawler_lifecycle.flows.model.requests import (
     ALL_ITEMS,
     AddItems,
     AppendMembers,
-    ApproveMember,
     CancelItems,
-    CancelMembers,
+    ChangeFlow,
     GraftMembers,
-    HoldFlow,
     ItemFilter,
     PushFlow,
     RetryItems,
-    RetryMembers,
 )
 from crawler_lifecycle.flows.ports.records import FlowRecords
 from crawler_lifecycle.flows.rules.ends import AttemptEnd
@@ -135,13 +132,8 @@ class FlowDoors(Protocol):
 
     def graft(self, flow_uid: str, request: GraftMembers) -> DoorAnswer: ...
 
-    def cancel(self, flow: str, request: CancelMembers) -> DoorAnswer: ...
-
-    def retry(self, flow: str, request: RetryMembers) -> DoorAnswer: ...
-
-    def approve(self, flow: str, request: ApproveMember) -> DoorAnswer: ...
-
-    def hold(self, flow: str, request: HoldFlow) -> DoorAnswer: ...
+    def change(self, flow: str, request: ChangeFlow) -> DoorAnswer:
+        """Cancel, retry or approve members, or hold the flow."""
 
     def prune(self, flow_uids: Collection[str], ended_before: datetime | None = None) -> int:
         """Delete ended flows with all their rows; runs stay. Return how many were deleted.

@@ -28,6 +28,7 @@ from crawler_lifecycle.flows.model.requests import (
     AppendMembers,
     ApproveMember,
     CancelMembers,
+    ChangeFlow,
     GraftMembers,
     HoldFlow,
     PushFlow,
@@ -76,36 +77,41 @@ WITH_FLOW = (
 
 
 class FlowRequests(OnDoors):
-    """The methods in `flows.ports.ledger.FlowDoors` that change members."""
+    """The method in `flows.ports.ledger.FlowDoors` that changes members."""
 
     @transaction
-    def cancel(self, tx: Connection, flow: str, request: CancelMembers) -> DoorAnswer:
-        door = self.open_by_id(tx, flow, request)
+    def change(self, tx: Connection, flow: str, request: ChangeFlow) -> DoorAnswer:
+        match request:
+            case CancelMembers():
+                return self._cancel(self.open_by_id(tx, flow, request), request)
+            case RetryMembers():
+                return self._retry(self.open_by_id(tx, flow, request), request)
+            case ApproveMember():
+                return self._approve(self.open_by_id(tx, flow, request), request)
+            case HoldFlow():
+                head = self.lock(tx, uid_of(tx, flow))
+                return self._hold(Door(tx, head, Ledger(flow_row(head)), self._db.clock(), request), request)
+
+    def _cancel(self, door: Door, request: CancelMembers) -> DoorAnswer:
         effect = cancel(door.ledger, request.paths, door.at, terminate=request.terminate)
         keep_reason(door, effect, request.reason)
         return _applied(door, effect, "cancelled", _with_note(counted(effect.count, "job"), request.reason))
 
-    @transaction
-    def retry(self, tx: Connection, flow: str, request: RetryMembers) -> DoorAnswer:
-        door = self.open_by_id(tx, flow, request)
+    def _retry(self, door: Door, request: RetryMembers) -> DoorAnswer:
         effect = retry(door.ledger, request, door.at)
         changes = _write_arguments(door, effect, request) if request.changes_arguments else {}
         message = counted(effect.count, "job") + changes_of_jobs(changes)
         return _applied(door, effect, "retried", message)
 
-    @transaction
-    def approve(self, tx: Connection, flow: str, request: ApproveMember) -> DoorAnswer:
-        door = self.open_by_id(tx, flow, request)
+    def _approve(self, door: Door, request: ApproveMember) -> DoorAnswer:
         effect = approve(door.ledger, request.path, approved=request.approved)
         for row in effect.members:
             _write_decision(door, row, request)
         event = "approved" if request.approved else "rejected"
         return _applied(door, effect, event, _with_note(repr(request.path), request.note))
 
-    @transaction
-    def hold(self, tx: Connection, flow: str, request: HoldFlow) -> DoorAnswer:
-        head = self.lock(tx, uid_of(tx, flow))
-        door = Door(tx, head, Ledger(flow_row(head)), self._db.clock(), request)
+    def _hold(self, door: Door, request: HoldFlow) -> DoorAnswer:
+        tx, head = door.tx, door.head
         intent = FlowIntent(request.hold)
         effect = hold(door.ledger, intent)
         if intent is FlowIntent.RUN and tx.execute(CLEAR_PROBLEMS, {"of_flow": head.id}).rowcount:
