@@ -216,7 +216,7 @@ def test_the_managers_of_a_flow_have_numbers_sums_and_problems(flow: Managed) ->
     assert status.problem is not None
     sums = flow.store.manager_doors.sums([flow.uid, "another"])
     assert sums.keys() == {flow.uid}
-    assert (sums[flow.uid].total, sums[flow.uid].failed) == (3, 2)
+    assert (sums[flow.uid].total, sums[flow.uid].open, sums[flow.uid].failed) == (3, 1, 2)
     assert (sums[flow.uid].repeated, sums[flow.uid].has_problem, sums[flow.uid].is_exhausted) == (1, True, True)
 
 

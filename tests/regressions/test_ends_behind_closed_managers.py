@@ -55,7 +55,7 @@ def test_all_readings_show_the_ends(flow: Managed) -> None:
     counts = Counts(running=1, completed=2, failed=1, cancelled=2)
     assert doors.statuses(flow.id)[0].counts == counts
     sums = doors.sums([flow.uid])[flow.uid]
-    assert (sums.total, sums.completed, sums.failed, sums.cancelled) == (6, 2, 1, 2)
+    assert (sums.total, sums.completed, sums.failed, sums.cancelled, sums.open) == (6, 2, 1, 2, 1)
 
 
 def test_a_named_item_says_that_the_manager_has_to_go_on(flow: Managed) -> None:

@@ -106,3 +106,8 @@ class ItemSums(Message):
     failures: int = Field(description="failed items, and refused items of managers that did not close as `finished`")
     has_problem: bool = Field(description="whether a failure pauses a manager")
     is_exhausted: bool = Field(description="whether all generators are read to their ends, so that `total` is final")
+
+    @property
+    def open(self) -> int:
+        """Waiting and running items."""
+        return self.total - self.completed - self.failed - self.cancelled - self.refused
