@@ -230,6 +230,7 @@ def test_the_end_is_announced_and_the_files_are_archived_under_ids_that_stay(hou
     assert archives[0].location == archives[1].location == signals[0].supporting_files
     with zipfile.ZipFile(str(archives[0].location)) as archive:
         assert "files/items.jsonl" in archive.namelist()
+    assert house.details(plan).run.archived_bytes == Path(str(archives[0].location)).stat().st_size
     events = lines(house.folder / "exports" / "events.jsonl")
     assert {event["event_id"] for event in events} == {signals[0].event_id, archives[0].event_id}
     records = house.details(plan).exports
@@ -318,12 +319,13 @@ def test_a_run_that_is_exported_again_without_its_files_keeps_its_archive(house:
     assert (record.state, record.location) == (ExportState.DONE, first.location)
     (event,) = lines(house.folder / "exports" / "events.jsonl")
     assert (event["files"], event["supporting_files"]) == (first.files, first.location)
+    assert house.details(plan).run.archived_bytes == event["size"] != 0
 
 
 def test_a_run_that_left_nothing_is_an_export_of_nothing(house: House) -> None:
     plan = house.begin()
     exported = house.do(house.exports.export_supporting_files, ExportedEnd(run=plan.run))
-    assert (exported.location, exported.files) == (None, 0)
+    assert (exported.location, exported.files, house.details(plan).run.archived_bytes) == (None, 0, 0)
     (record,) = house.details(plan).exports
     assert (record.state, record.location) == (ExportState.DONE, None)
 

@@ -20,6 +20,7 @@ from typing import TypeVar
 from uuid import UUID
 
 import psutil
+import pytest
 from temporalio.api.enums.v1 import PendingActivityState
 from temporalio.api.failure.v1 import Failure
 
@@ -322,6 +323,9 @@ class Site:
         ended = {path.parent.name: json.loads(path.read_text()) for path in folder.glob("*/exit.json")}
         assert {(name, each["code"], each["reason"]) for name, each in ended.items()} == jobs
         assert {path.name for path in folder.iterdir()} == {task.job_name for task in details.tasks}
+        begun = [(task.started_at, task.finished_at) for task in details.tasks if task.started_at and task.finished_at]
+        seconds = sum(max(0.0, (finished - started).total_seconds()) for started, finished in begun)
+        assert details.run.task_seconds == pytest.approx(seconds, abs=0.01 * (1 + len(begun)))
 
     def _assert_exports(self, run: Started, details: RunDetails) -> None:
         assert [(each.kind, each.state) for each in sorted(details.exports, key=lambda each: each.kind)] == [
@@ -335,6 +339,7 @@ class Site:
         notices = Counter(line["kind"] for line in self.lines("notices.jsonl", run))
         assert (notices["started"], notices["finished"], notices["stopped"]) == (1, 1, 0)
         location = next(str(each.location) for each in details.exports if each.kind == "files_ready")
+        assert details.run.archived_bytes == Path(location).stat().st_size
         with zipfile.ZipFile(location) as archive:
             logs = {name for name in archive.namelist() if name.startswith("files/logs/")}
         assert logs == {f"files/logs/{task.task}-1.log" for task in details.tasks}

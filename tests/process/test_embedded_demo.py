@@ -36,6 +36,7 @@ async def test_four_tasks_collect_the_whole_bookshop(home: Path) -> None:
         assert await command.end() == 0, (home / "stderr.log").read_text()
     told = json.loads(command.output)
     assert (told["run"]["run"]["status"], told["items"]) == ("COMPLETED", 60)
+    assert told["run"]["run"]["task_seconds"] > 0
     assert [task["status"] for task in told["run"]["tasks"]] == ["SUCCEEDED"] * 4
     kept = Path(told["results"])
     assert sorted(path.name for path in kept.iterdir()) == sorted(
