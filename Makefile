@@ -38,7 +38,7 @@ PART    = $(if $(SHARD),--shard $(SHARD)) --durations 20 --durations-min 10
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run up test test-databases test-sequences test-unit test-system test-all test-cluster test-cluster-large test-crashes test-outages test-restore chaos test-triggers verdict-soak lint docs known-holes format bench ci ci-all lock clean mariadb chromium firefox unzips promtool
+.PHONY: help run up test test-databases test-sequences test-unit test-system test-all test-cluster test-cluster-large test-crashes test-outages test-restore test-large chaos test-triggers verdict-soak lint docs known-holes format bench ci ci-all lock clean mariadb chromium firefox unzips promtool
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -77,6 +77,9 @@ test-restore: $(VENV)/.installed-dev mariadb ## a stack loses database, Temporal
 
 chaos: $(VENV)/.installed-dev mariadb ## runs, people and faults by chance, then the comparison (SEED=n MINUTES=m DATABASE=sqlite)
 	@$(BIN)/python -m tests.chaos.soak --minutes $(MINUTES) --database $(DATABASE) $(if $(SEED),--seed $(SEED))
+
+test-large: $(VENV)/.installed-dev mariadb ## lists, searches and counts of 500,000 runs read few rows (RUNS=n; 5 to 10 minutes and 3 GB)
+	@CI=true $(BIN)/pytest tests/large -m large -q
 
 test-all: ## these five; nothing may be skipped
 	@CI=true $(MAKE) --no-print-directory test

@@ -51,7 +51,8 @@ def _counted(
     hostless = store.flow_records.without_host(now - HOST_PATIENCE, limit=MOST_FLOWS)
     with_failures = store.flow_records.with_failed_items(now - FAILURES_SHOWN, limit=MOST_FLOWS)
     return Attention(
-        failed_runs=sum(failed.values()),
+        failed_runs=sum(failed.counts.values()),
+        more_failed_runs=bool(failed.at_least),
         with_failed_items=FlowsInNeed(total=with_failures[0], flows=with_failures[1]),
         saturated_runs=store.records.saturated(0).total,
         awaiting_approval=FlowsInNeed(total=approvals[0], flows=approvals[1]),

@@ -29,7 +29,8 @@ def status_lines(installation: InstallationView, attention: Attention) -> Iterat
     for run in installation.saturated[:MOST_STUCK]:
         cause = waiting_words(run.waiting_cause) if run.waiting_cause else "waits"
         yield f"    run {run.run_id}  {run.crawler}  {cause}, since {rfc3339(run.waiting_since)}"
-    yield _need("failed", attention.failed_runs, "run", " in 24 hours", "list --status failed --flows")
+    more = " or more in 24 hours" if attention.more_failed_runs else " in 24 hours"
+    yield _need("failed", attention.failed_runs, "run", more, "list --status failed --flows")
     yield _need("failed items", attention.with_failed_items.total, "flow", " in 24 hours", FLOWS)
     yield _need("approvals", attention.awaiting_approval.total, "flow", " awaiting a decision", FLOWS)
     yield _need("without host", attention.without_host.total, "flow", "", FLOWS)

@@ -118,15 +118,18 @@ histories = sa.Table(
     sa.UniqueConstraint("run_uid", name="uq_histories_run_uid"),
     sa.UniqueConstraint("workflow_id", "first_execution_run_id", name="uq_histories_execution"),
     sa.UniqueConstraint("flow_uid", "flow_member", "flow_attempt", name="uq_histories_flow"),
-    sa.Index("ix_histories_status", "status", "intent"),
     sa.Index("ix_histories_flow_ends", "flow_uid", "end_number", "status"),  # a flow's reopened runs
     sa.Index("ix_histories_reopened", "end_number", "status"),  # the reopened runs of all flows, for the audit
-    # lists and counts for people: without the rows, which are long; and by time
-    sa.Index("ix_histories_counts", "flow_uid", "status", "reason", "created_at"),
+    # lists for people: an index for each filter, all sorted by RunID (`runs.store.lists`)
     sa.Index("ix_histories_own", "flow_uid", "id"),
+    sa.Index("ix_histories_status", "status", "id"),
+    sa.Index("ix_histories_flow_status", "flow_uid", "status", "id"),
+    sa.Index("ix_histories_reason", "reason", "id"),
+    sa.Index("ix_histories_outcome", "outcome", "id"),
+    sa.Index("ix_histories_crawler", "crawler", "id"),
+    sa.Index("ix_histories_requester", "requested_by", "id"),
+    sa.Index("ix_histories_trigger", "trigger_kind", "id"),
     sa.Index("ix_histories_created", "created_at"),
-    sa.Index("ix_histories_outcome", "outcome", "flow_uid", "id", "status", "reason", "created_at"),
-    sa.Index("ix_histories_crawler", "crawler", "created_at"),
     sa.Index("ix_histories_changed", "changed_at"),
     sa.Index("ix_histories_export", "export_state", "id"),
     sa.Index("ix_histories_held", "held_by", "priority", "id"),

@@ -3,7 +3,7 @@
 `RunFilter` chooses the runs of a list, and `TaskOrder` orders a list of tasks.
 """
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 from pydantic import Field, JsonValue, field_serializer
@@ -16,6 +16,8 @@ from crawler_lifecycle.model.requests import KeptRequest, Moment, Name
 from crawler_lifecycle.model.states import ExportKind, ExportState, Intent, ListedStatus, RunStatus, TaskStatus, Trigger
 
 MOST_VALUES = 10  # of a filter that may be repeated
+WINDOW = timedelta(days=30)
+LONGEST_RUN_ID = 18  # digits; a longer number does not fit into the database
 
 
 class RunFilter(Message):
@@ -49,7 +51,11 @@ class RunFilter(Message):
     )
     tag: Name | None = Field(default=None, description="only runs with this tag")
     label: Name | None = Field(default=None, description="only runs with this label")
-    since: Moment | None = Field(default=None, description="only runs created at this time or later")
+    since: Moment | None = Field(
+        default=None,
+        description="only runs created at this time or later; default for most filters: 30 days ago, or 30 days before "
+        "`until`",
+    )
     until: Moment | None = Field(default=None, description="only runs created before this time")
     flows: bool = Field(
         default=False,
@@ -58,9 +64,35 @@ class RunFilter(Message):
     flow: str | None = Field(default=None, max_length=128, description="only runs of the flow with this id or uid")
 
     @property
-    def may_read_all(self) -> bool:
-        """Whether the database may have to read every run, for example if a text is found nowhere."""
-        return not self.model_dump(exclude_defaults=True).keys() <= {"crawler", "flow", "flows"}
+    def filters(self) -> set[str]:
+        """The given fields apart from times and flows."""
+        return self.model_dump(exclude_defaults=True).keys() - {"since", "until", "flow", "flows"}
+
+    @property
+    def is_search(self) -> bool:
+        """Whether a list may read many runs that do not fit: the runs of a crawler or of a flow are found at once."""
+        return bool(self.filters - {"crawler"})
+
+    @property
+    def run_id(self) -> int | None:
+        """The searched text as a RunID; None: the text is no RunID."""
+        text = self.search or ""
+        return int(text) if text.isascii() and text.isdecimal() and len(text) <= LONGEST_RUN_ID else None
+
+    def in_window(self, now: datetime) -> "RunFilter":
+        """Return the filter for people: without `since`, a search goes back for WINDOW only.
+
+        Open runs, the runs of a flow and the run with a searched RunID are found whatever their age is.
+        """
+        has_window = self.is_search and self.since is None and self.flow is None and self.run_id is None
+        if not has_window or self._is_open:
+            return self
+        return self.model_copy(update={"since": min(self.until or now, now) - WINDOW})
+
+    @property
+    def _is_open(self) -> bool:
+        statuses = {*self.status, *self.listed}
+        return bool(statuses) and statuses <= set(OPEN_RUNS.status)
 
 
 EXPORT_PATIENCE = 30.0  # seconds that commands wait for a run's exports after its end
@@ -153,6 +185,17 @@ class RunEnd(Message):
     run_id: int
     status: ListedStatus
     outcome: str | None
+
+
+class RunCounts(Message):
+    """Numbers of runs by status."""
+
+    counts: dict[ListedStatus, int] = Field(description="runs by status; a status without runs is left out")
+    at_least: list[ListedStatus] = Field(
+        default=[],
+        description="statuses that may have more runs than counted: only the newest runs are counted, at least 200 of "
+        "each status",
+    )
 
 
 class CrawlerRuns(Message):

@@ -104,6 +104,9 @@ class Attention(Message):
     """Counted waits for people, hosts and room."""
 
     failed_runs: int = Field(description="runs created in the last 24 hours that failed, without stopped runs")
+    more_failed_runs: bool = Field(
+        default=False, description="whether more may have failed: only the newest are counted, about 200"
+    )
     with_failed_items: FlowsInNeed = Field(
         description="flows that ended in the last 24 hours with failed items of a manager, without cancelled flows"
     )

@@ -21,6 +21,7 @@ from crawler_lifecycle.model.records import (
     ALL_RUNS,
     Changed,
     CrawlerRuns,
+    RunCounts,
     RunDetails,
     RunFilter,
     RunOverview,
@@ -32,7 +33,7 @@ from crawler_lifecycle.model.records import (
 from crawler_lifecycle.model.requests import AcceptedRequest, FlowLink, StopRequest
 from crawler_lifecycle.model.retries import Retries
 from crawler_lifecycle.model.run_plan import Clock, ExportsOwed, RunRef
-from crawler_lifecycle.model.states import Intent, ListedStatus, RunStatus, StopPhase, TaskStatus
+from crawler_lifecycle.model.states import Intent, RunStatus, StopPhase, TaskStatus
 from crawler_lifecycle.model.supervision import AuditedRun, Nudge
 from crawler_lifecycle.model.task_changes import TaskChange, TaskEvidence
 from crawler_lifecycle.model.usage import Usage, UsageBy
@@ -67,9 +68,18 @@ class EndDeliveries:
 
 
 @dataclass(frozen=True, slots=True)
+class FoundRuns:
+    """A page of runs, newest first."""
+
+    runs: list[RunSummary]
+    rest: int | None  # further runs may have lower RunIDs; None: there are none
+
+
+@dataclass(frozen=True, slots=True)
 class SaturatedRuns:
     """Open runs that have waited for room in the cluster for long."""
 
+    open: int  # number of all open runs
     total: int
     longest: list[RunSummary]  # the longest wait first; a limited number
 
@@ -104,8 +114,11 @@ class Records(Protocol):
         `before`: the last RunID on the previous page; None: return the first page.
         """
 
-    def counts(self, chosen: RunFilter) -> dict[ListedStatus, int]:
-        """Count the chosen runs by their status in lists; a status without runs is left out."""
+    def search(self, chosen: RunFilter, *, limit: int, before: int | None = None) -> FoundRuns:
+        """Return a page like `page`, but read a limited number of runs: the page may be short, even empty."""
+
+    def counts(self, chosen: RunFilter) -> RunCounts:
+        """Count the chosen runs by their status in lists, the newest ones if there are many."""
 
     def by_crawler(self, crawlers: Sequence[str]) -> list[CrawlerRuns]:
         """Return latest run and latest ends for these crawlers, in the same order."""

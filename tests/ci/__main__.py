@@ -63,6 +63,7 @@ def _run(shard: int | None, seed: str, build: "subprocess.Popen[bytes]") -> None
         Step("test-sequences", part, Repeat.TESTS, minutes),
         Step("test-system", part, Repeat.TESTS, minutes),
         *(Step("test-crashes", (f"SHARD={number}",), Repeat.TESTS) for number in crashes),
+        *([Step("test-large", (), Repeat.TESTS)] if shard is None else []),
     ):
         done(step)
     if build.poll() is None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from sqlalchemy import event
@@ -12,7 +13,7 @@ from crawler_lifecycle.database.schema import task_histories
 from crawler_lifecycle.errors import NotFound
 from crawler_lifecycle.model.crawl_results import CrawlResult
 from crawler_lifecycle.model.deployment import Crawler
-from crawler_lifecycle.model.records import RunFilter, RunSummary
+from crawler_lifecycle.model.records import RunCounts, RunFilter, RunSummary
 from crawler_lifecycle.model.requests import StopRequest
 from crawler_lifecycle.model.states import ListedStatus, RunStatus, TaskStatus, Trigger
 from tests.crawl_results import end_tasks
@@ -75,7 +76,7 @@ def test_lists_and_counts_choose_alike(database: Database, make_run: MakeRun) ->
         numbered = [
             runs.index(run) + 1 for run in runs for line in records.page(chosen, limit=9) if line.run_id == run.run_id
         ]
-        assert sum(records.counts(chosen).values()) == len(numbered)
+        assert sum(records.counts(chosen).counts.values()) == len(numbered)
         return numbered
 
     assert numbers(RunFilter(listed=(ListedStatus.STOPPED,))) == [1, 2]
@@ -87,11 +88,8 @@ def test_lists_and_counts_choose_alike(database: Database, make_run: MakeRun) ->
     assert numbers(RunFilter(trigger=(Trigger.MANUAL,), requested_by="ann")) == [4]
     assert numbers(RunFilter(since=runs[1].created_at, until=runs[3].created_at)) == [2, 3]
     assert numbers(RunFilter(search=str(runs[2].run_id))) == [3]
-    assert records.counts(RunFilter()) == {
-        ListedStatus.STOPPED: 2,
-        ListedStatus.FAILED: 1,
-        ListedStatus.INITIALIZING: 1,
-    }
+    counts = {ListedStatus.STOPPED: 2, ListedStatus.FAILED: 1, ListedStatus.INITIALIZING: 1}
+    assert records.counts(RunFilter()) == RunCounts(counts=counts)
 
 
 def test_lists_and_counts_by_outcome_and_label(database: Database, make_run: MakeRun) -> None:
@@ -104,7 +102,7 @@ def test_lists_and_counts_by_outcome_and_label(database: Database, make_run: Mak
 
     def ids(**chosen: str) -> list[int]:
         numbers = [run.run_id for run in records.page(RunFilter(**chosen), limit=9)]
-        assert sum(records.counts(RunFilter(**chosen)).values()) == len(numbers)
+        assert sum(records.counts(RunFilter(**chosen)).counts.values()) == len(numbers)
         return numbers
 
     assert ids(outcome="banned") == [banned.run_id]
@@ -159,18 +157,18 @@ def test_the_runs_of_crawlers_are_found_by_an_index(database: Database) -> None:
 
 
 def plan_of(database: Database, read: Callable[[], object]) -> str:
-    """Return SQLite's plan of the first statement about runs."""
-    statements = list[tuple[str, object]]()
+    """Return SQLite's plans of the statements about runs and labels."""
+    statements = list[tuple[str, Any]]()
 
-    def note(_conn: object, _cursor: object, statement: str, parameters: object, *_: object) -> None:
+    def note(_conn: object, _cursor: object, statement: str, parameters: Any, *_: object) -> None:
         statements.append((statement, parameters))
 
     event.listen(database.engine, "before_cursor_execute", note)
     read()
     event.remove(database.engine, "before_cursor_execute", note)
-    statement, parameters = next(pair for pair in statements if "FROM histories" in pair[0])
     with database.read() as connection:
-        return "\n".join(row[3] for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters))  # type: ignore[arg-type]
+        plans = [connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {text}", values).all() for text, values in statements]
+    return "\n".join(row[3] for plan in plans for row in plan)
 
 
 def test_why_a_run_failed_stands_in_every_list_and_record_of_it(database: Database, make_run: MakeRun) -> None:

@@ -16,7 +16,7 @@ from crawler_lifecycle import context
 from crawler_lifecycle.base.bulkhead import Bulkhead
 from crawler_lifecycle.clusters.ports import LogChunk
 from crawler_lifecycle.http import state
-from crawler_lifecycle.model.records import RunFilter, RunRecord
+from crawler_lifecycle.model.records import RunCounts, RunFilter, RunRecord
 from crawler_lifecycle.runs.commands.reading import RunReader
 from tests.apis import Api, problem, served
 from tests.databases import MakeRun, copy_of
@@ -80,18 +80,18 @@ def slow_lists(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def slowed(monkeypatch: pytest.MonkeyPatch, is_slow: Callable[[RunFilter], bool]) -> Iterator[None]:
     over = threading.Event()
-    select = RunReader.select
+    find = RunReader.find
 
     def slow(reader: RunReader, chosen: RunFilter, **page: Any) -> Any:
         if is_slow(chosen):
             over.wait(100)
-        return select(reader, chosen, **page)
+        return find(reader, chosen, **page)
 
-    def slow_counts(*_: object) -> dict[str, int]:
+    def slow_counts(*_: object) -> RunCounts:
         over.wait(100)
-        return {}
+        return RunCounts(counts={})
 
-    monkeypatch.setattr(RunReader, "select", slow)
+    monkeypatch.setattr(RunReader, "find", slow)
     monkeypatch.setattr(RunReader, "counts", slow_counts)
     yield
     over.set()

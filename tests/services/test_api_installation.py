@@ -84,7 +84,8 @@ def test_use_and_saturation_of_the_installation(
 def test_attention_counts_what_waits_for_people(http: httpx.Client, database: Database, make_run: MakeRun) -> None:
     calm = http.get("/v1/attention").json()
     assert calm == {
-        "failed_runs": 0, "with_failed_items": {"total": 0, "flows": []}, "saturated_runs": 0,
+        "failed_runs": 0, "more_failed_runs": False, "saturated_runs": 0,
+        "with_failed_items": {"total": 0, "flows": []},
         "awaiting_approval": {"total": 0, "flows": []},
         "without_host": {"total": 0, "flows": []}, "without_run": None,
         "open_findings": 0, "pauses": 0, "audit_problem": None,

@@ -48,7 +48,7 @@ def test_runs_come_in_pages_and_with_filters(http: httpx.Client, database: Datab
             break
     assert seen == made[::-1]
     assert [run["status"] for run in http.get("/v1/runs?status=PROCESSING").json()["runs"]] == ["PROCESSING"]
-    assert http.get("/v1/runs?crawler=another").json() == {"runs": [], "next": None}
+    assert http.get("/v1/runs?crawler=another").json() == {"runs": [], "since": None, "next": None}
 
 
 def test_a_run_tells_what_its_crawls_said(http: httpx.Client, database: Database, make_run: MakeRun) -> None:
@@ -66,7 +66,7 @@ def test_a_run_tells_what_its_crawls_said(http: httpx.Client, database: Database
     assert (line["outcome"], line["stats"]) == ("banned", sums)
     assert http.get("/v1/runs?outcome=banned").json()["runs"] == [line]
     assert http.get("/v1/runs?outcome=finished").json()["runs"] == []
-    assert http.get("/v1/run-counts?outcome=banned").json() == {"counts": {"COMPLETED": 1}}
+    assert http.get("/v1/run-counts?outcome=banned").json() == {"counts": {"COMPLETED": 1}, "at_least": []}
     said = [http.get(f"/v1/runs/{run.run_id}/tasks/{task}").json()["crawl_result"] for task in range(3)]
     assert said == [main.model_dump(), child.model_dump(), None]
 
@@ -120,7 +120,8 @@ def test_runs_are_chosen_by_several_values_and_counted(
     assert chosen("status=FAILED&requested_by=ann") == [stopped]
     assert chosen("since=2100-01-01T00:00:00Z") == []
     assert chosen("until=2100-01-01T00:00:00Z&trigger=api&reason=main_job_failed") == [failed]
-    assert http.get("/v1/run-counts").json() == {"counts": {"FAILED": 1, "INITIALIZING": 1, "STOPPED": 1}}
+    counts = {"FAILED": 1, "INITIALIZING": 1, "STOPPED": 1}
+    assert http.get("/v1/run-counts").json() == {"counts": counts, "at_least": []}
     for query in ("listed=LATE", "since=today", "search=a&search=b", "trigger=clock"):
         problem(http.get(f"/v1/run-counts?{query}"), 422, query.partition("=")[0])
 

@@ -6,7 +6,6 @@ Audits read large tables, so runs come in pages by RunID, with few columns, and 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime
-from itertools import product
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, func, or_, select, union_all
@@ -23,7 +22,7 @@ from crawler_lifecycle.database.schema import (
 from crawler_lifecycle.database.transactions import OPEN_STATUSES, OnDatabase, reading
 from crawler_lifecycle.model.naming import event_id
 from crawler_lifecycle.model.notices import NoticeKind
-from crawler_lifecycle.model.states import ExportState, Intent, Report, RunStatus, TaskStatus
+from crawler_lifecycle.model.states import ExportState, Report, RunStatus, TaskStatus
 from crawler_lifecycle.model.supervision import AuditedRun
 from crawler_lifecycle.runs.ports import EndDeliveries, ExpiredClaims
 from crawler_lifecycle.runs.store.exports import NOTICE_PREFIX, notice_property
@@ -114,18 +113,18 @@ def _runs_with(connection: Connection, column: ColumnElement[Any], values: list[
 def _open_run_ids(after: int, limit: int) -> Select[Any]:
     """Return the statement for the RunIDs of a page: the first `limit` open runs after the RunID `after`.
 
-    The index by status and intent is sorted by RunID only within a pair of status and intent, so the statement has a
-    part for every pair. Any other form reads and sorts all open runs, or walks through all runs that are over.
+    The index by status is sorted by RunID only within a status, so the statement has a part for every status. Any other
+    form reads and sorts all open runs, or walks through all runs that are over.
     """
-    page_of_each_pair = [
+    page_of_each_status = [
         select(runs.id)
-        .where(runs.status == status, runs.intent == intent, runs.id > after, runs.installation == OWN_INSTALLATION)
+        .where(runs.status == status, runs.id > after, runs.installation == OWN_INSTALLATION)
         .order_by(runs.id)
         .limit(limit)
         .subquery()
-        for status, intent in product(OPEN_STATUSES, Intent)
+        for status in OPEN_STATUSES
     ]
-    run_ids = union_all(*(select(page.c.id) for page in page_of_each_pair)).subquery()
+    run_ids = union_all(*(select(page.c.id) for page in page_of_each_status)).subquery()
     return select(run_ids.c.id).order_by(run_ids.c.id).limit(limit)
 
 

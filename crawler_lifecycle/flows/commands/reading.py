@@ -75,18 +75,30 @@ class FlowReader:
         ids: Collection[str] | None = None,
         family: str | None = None,
         search: str | None = None,
+        down_to: str | None = None,
         attention: bool = False,
     ) -> Sequence[FlowSummary]:
         """Return flows, newest first; with `before`, only flows older than the flow with this uid.
 
-        `search`: text in ids and names. `attention`: only flows that wait for a decision or a host, or ended lately
-        with failed items.
+        `search`: text in ids and names. `down_to`: uid of the oldest flow to read. `attention`: only flows that wait
+        for a decision or a host, or ended lately with failed items.
         """
         page = self._records.page(
-            limit=limit, before=before, states=states, ids=ids, family=family, search=search, in_need=attention
+            limit=limit,
+            before=before,
+            states=states,
+            ids=ids,
+            family=family,
+            search=search,
+            down_to=down_to,
+            in_need=attention,
         )
         sums = self._managers.sums([record.uid for record in page]) if page else {}
         return [summary_of(record, sums.get(record.uid)) for record in page]
+
+    def end_of_search(self, before: str | None) -> str | None:
+        """Return the uid of the oldest flow that a search reads for a page; None: the search reads all flows."""
+        return self._records.end_of_search(before)
 
     def row(self, flow: str) -> tuple[str, FlowRow]:
         """Return the flow's uid and row alone."""

@@ -141,21 +141,26 @@ def list_flows(
         ),
     ] = None,
 ) -> FlowPage:
-    """Return the flows, newest first."""
+    """Return the flows, newest first. With `search`, a page may be short, even empty, and have a next page: the API
+    reads at most 1,000 flows for an answer.
+    """
     list_name = f"{api.control.context.store.records.installation()}:flows:{state}:{family}:{attention}:{search}"
     if cursor is not None:
         older_than: str | None = read_place(cursor, list_name)
     else:
         older_than = None if before is None else api.control.flows.row(before)[0]
+    end = None if search is None else api.control.flows.end_of_search(older_than)
     page = api.control.flows.list(
         limit=limit + 1,
         before=older_than,
         states=state or None,
         family=family,
         search=search,
+        down_to=end,
         attention=attention,
     )
-    next_cursor = make_cursor(page[limit - 1].uid, list_name) if len(page) > limit else None
+    last = page[limit - 1].uid if len(page) > limit else end
+    next_cursor = None if last is None else make_cursor(last, list_name)
     return FlowPage(flows=list(page[:limit]), next=next_cursor)
 
 

@@ -155,11 +155,15 @@ class FlowRecords(Protocol):
         ids: Collection[str] | None = None,
         family: str | None = None,
         search: str | None = None,
+        down_to: str | None = None,
         in_need: bool = False,
     ) -> list[FlowRecord]:
         """Return a page with flows, newest first. `before`: the last uid on the previous page. `search`: text in ids
-        and names, in any case. `in_need`: flows with an undecided approval, without a host, or with failed items.
-        Filters are joined by and; an empty collection matches none."""
+        and names, in any case. `down_to`: the oldest flow's uid. `in_need`: flows with an undecided approval, without
+        a host, or with failed items. Filters are joined by and; an empty collection matches none."""
+
+    def end_of_search(self, before: str | None) -> str | None:
+        """Return the uid of the oldest flow that a search reads for a page; None: the search reads all flows."""
 
     def between(self, first: str, last: str) -> list[ScheduledFlow]:
         """Return flows with ids from the first to the last id, as texts, oldest first."""

@@ -39,6 +39,7 @@ IS_AVAILABLE = (
     members.state == MemberState.AVAILABLE,
     members.in_flight.is_(False),
 )
+MOST_SEARCHED = 1000  # flows for a page: an index cannot find a text within ids and names
 attempts = flow_attempts.c
 OF_ATTEMPT = {column.name: column.label(f"attempt_{column.name}") for column in flow_attempts.c}
 IS_UNDECIDED = and_(members.kind == MemberKind.APPROVAL, members.decision.is_(None))
@@ -62,11 +63,14 @@ class SqlFlowRecords(FlowParts):
         ids: Collection[str] | None = None,
         family: str | None = None,
         search: str | None = None,
+        down_to: str | None = None,
         in_need: bool = False,
     ) -> list[FlowRecord]:
         query = select(*HEAD_COLUMNS).order_by(flows.c.id.desc()).limit(limit)
         if before is not None:
             query = query.where(flows.c.id < self.number(connection, before))
+        if down_to is not None:
+            query = query.where(flows.c.id >= self.number(connection, down_to))
         if states is not None:
             query = query.where(flows.c.state.in_(states))
         if ids is not None:
@@ -82,6 +86,13 @@ class SqlFlowRecords(FlowParts):
         counts = member_counts(connection, {row.id: row.uid for row in rows})
         waits = flow_waits(connection, rows, self._db.clock())
         return [_record(row, counts[row.id], waits.get(row.id, ())) for row in rows]
+
+    @reading
+    def end_of_search(self, connection: Connection, before: str | None) -> str | None:
+        query = select(flows.c.uid).order_by(flows.c.id.desc()).offset(MOST_SEARCHED - 1).limit(1)
+        if before is not None:
+            query = query.where(flows.c.id < self.number(connection, before))
+        return connection.scalar(query)
 
     @reading
     def between(self, connection: Connection, first: str, last: str) -> list[ScheduledFlow]:

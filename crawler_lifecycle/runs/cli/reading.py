@@ -17,6 +17,7 @@ import click
 
 from crawler_lifecycle.clusters.cli import open_crawlers
 from crawler_lifecycle.console.common import (
+    Moment,
     open_connection,
     plain,
     print_answer,
@@ -55,9 +56,12 @@ LEAST_PAUSE_SECONDS = 0.3  # pause between two reads of a followed log; after ma
 @click.option("--tag", help="Only runs with this tag, those of flows as well.")
 @click.option("--outcome", help="Only runs whose end has this outcome, e.g. banned.")
 @click.option("--label", help="Only runs with this label, those of flows as well.")
+@click.option("--since", type=Moment(), help="Only runs created from this time on, e.g. 2026-11-01T00:00Z.")
 @standard_options
 def list_runs(limit: int, state: Path | None, as_json: bool, **filters: Any) -> None:
     """List runs, newest first. Runs of flows are left out: `crawlctl flow list` has the flows.
+
+    Without --since, a list by an outcome, a tag, a label, or the status COMPLETED, FAILED or STOPPED goes back 30 days.
 
     OUTCOME is one word for the end, for programs that react to ends. REASON says what decided the end. TOOK counts from
     the creation or the last reopening. A narrow terminal shows fewer columns, a pipe shows all columns.
@@ -77,7 +81,13 @@ def list_runs(limit: int, state: Path | None, as_json: bool, **filters: Any) -> 
     if not runs and not as_json:
         hint = _near_crawler(filters["crawler"], state) if filters["crawler"] else ""
         has_filter = any(value for name, value in filters.items() if name != "flows")
-        click.echo(f"No such runs{hint}" if hint else "No such runs." if has_filter else "No runs.")
+        has_window = (
+            any(filters[name] for name in ("listed", "tag", "outcome", "label"))
+            and not filters["since"]
+            and not filters["flow"]
+        )
+        ever = ". --since looks further back than 30 days." if has_window else "."
+        click.echo(f"No such runs{hint or ever}" if has_filter else "No runs.")
 
 
 def _near_crawler(crawler: str, state: Path | None) -> str:

@@ -6,7 +6,7 @@ The module does not import Temporal's client: a command that only reads starts i
 import asyncio
 import re
 import uuid
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 
@@ -19,9 +19,9 @@ from crawler_lifecycle.model.limits import INSTALLATION
 from crawler_lifecycle.model.naming import event_id
 from crawler_lifecycle.model.records import (
     EXPORT_PATIENCE,
-    OPEN_RUNS,
     CrawlerRuns,
     ExportRecord,
+    RunCounts,
     RunDetails,
     RunFilter,
     RunOverview,
@@ -30,9 +30,9 @@ from crawler_lifecycle.model.records import (
     TaskOrder,
     TaskRecord,
 )
-from crawler_lifecycle.model.states import ExportKind, ExportState, ListedStatus, TaskStatus
+from crawler_lifecycle.model.states import ExportKind, ExportState, TaskStatus
 from crawler_lifecycle.model.usage import Usage, UsageBy
-from crawler_lifecycle.runs.ports import RunStore, SaturatedRuns
+from crawler_lifecycle.runs.ports import FoundRuns, RunStore, SaturatedRuns
 
 POLL_PAUSE = 0.3  # seconds between two reads of a watched run
 USAGE_PERIOD = timedelta(days=30)
@@ -69,6 +69,10 @@ def _refuse_without_archive(run: RunRecord, export: ExportRecord | None) -> None
     )
 
 
+def _in_window(chosen: RunFilter) -> RunFilter:
+    return chosen.in_window(datetime.now(UTC))
+
+
 class RunReader:
     """Reads runs. Callers name a run by its RunID or its run_uid."""
 
@@ -76,12 +80,19 @@ class RunReader:
         self._context = context
 
     def select(self, chosen: RunFilter, *, limit: int = 20, before: int | None = None) -> Sequence[RunSummary]:
-        """Return the chosen runs, newest first; with `before`, only runs before the given RunID."""
-        return self._context.store.records.page(chosen, limit=limit, before=before)
+        """Return the chosen runs, newest first; with `before`, only runs before the given RunID.
 
-    def counts(self, chosen: RunFilter) -> Mapping[ListedStatus, int]:
-        """Count the chosen runs by their status in lists; a status without runs is left out."""
-        return self._context.store.records.counts(chosen)
+        Without `since`, a search goes back 30 days, as `RunFilter.in_window` says.
+        """
+        return self._context.store.records.page(_in_window(chosen), limit=limit, before=before)
+
+    def find(self, chosen: RunFilter, *, limit: int = 20, before: int | None = None) -> FoundRuns:
+        """Return the chosen runs, but read a limited number of rows: the page may be short, even empty."""
+        return self._context.store.records.search(chosen, limit=limit, before=before)
+
+    def counts(self, chosen: RunFilter) -> RunCounts:
+        """Count the chosen runs by their status in lists. The runs are those of `select`."""
+        return self._context.store.records.counts(_in_window(chosen))
 
     def by_crawler(self, crawlers: Sequence[str]) -> Sequence[CrawlerRuns]:
         """Return the latest run and the latest ends of these crawlers, in the same order."""
@@ -103,7 +114,7 @@ class RunReader:
         return InstallationView(
             installation=store.records.installation(),
             limits=next(record for record in limits if record.scope == INSTALLATION),
-            open_runs=sum(self.counts(OPEN_RUNS).values()),
+            open_runs=saturated.open,
             runs_in_line=sum(record.runs_held for record in limits),
             places=self._places(),
             saturated_runs=saturated.total,

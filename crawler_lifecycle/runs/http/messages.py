@@ -1,5 +1,6 @@
 """Models of the API's request bodies and answers about runs, crawlers and tokens."""
 
+from datetime import datetime
 from typing import Annotated
 
 from pydantic import Field, field_validator
@@ -10,7 +11,7 @@ from crawler_lifecycle.model.notices import Notice
 from crawler_lifecycle.model.records import CrawlerRuns, ExportRecord, RunOverview, RunSummary, TaskLine
 from crawler_lifecycle.model.requests import MOST_TASKS_EVER, RETRIES, RunParameters
 from crawler_lifecycle.model.retries import RequestedRetries
-from crawler_lifecycle.model.states import ListedStatus, TaskStatus, Trigger
+from crawler_lifecycle.model.states import TaskStatus, Trigger
 
 
 class StartRequest(RunParameters):
@@ -68,11 +69,11 @@ class CrawlerRunList(Message):
 
 class RunPage(Message):
     runs: list[RunSummary]
-    next: str | None = Field(description="cursor of the next page; none: this is the last page")
-
-
-class RunCounts(Message):
-    counts: dict[ListedStatus, int] = Field(description="runs by status; a status without runs is left out")
+    since: datetime | None = Field(description="creation time down to which the list goes; none: down to the first run")
+    next: str | None = Field(
+        description="cursor of the next page, also after a page with fewer runs than `limit`; none: this is the last "
+        "page"
+    )
 
 
 class RunView(RunOverview):

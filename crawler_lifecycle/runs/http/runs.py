@@ -1,6 +1,7 @@
 """Endpoints that read: the caller's token, crawlers, runs and tasks."""
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Annotated, Protocol, TypeAlias
 
 from fastapi import APIRouter, Depends, Path, Query
@@ -14,7 +15,7 @@ from crawler_lifecycle.http.problems import problems
 from crawler_lifecycle.http.state import BEARER, READING, ApiState, Caller, ForCallers, Run, api_state, workflow_url
 from crawler_lifecycle.model.answers import CrawlerEntries
 from crawler_lifecycle.model.deployment import Crawler
-from crawler_lifecycle.model.records import RunDetails, RunFilter, TaskOrder, TaskRecord, without_values
+from crawler_lifecycle.model.records import RunCounts, RunDetails, RunFilter, TaskOrder, TaskRecord, without_values
 from crawler_lifecycle.model.requests import Moment
 from crawler_lifecycle.model.states import TaskStatus
 from crawler_lifecycle.model.usage import Usage, UsageBy
@@ -94,8 +95,12 @@ async def list_runs(
         int | None, Query(ge=1, le=LARGEST_RUN_ID, description="only runs before this RunID; a cursor takes its place")
     ] = None,
 ) -> messages.RunPage:
-    """Return the runs, newest first."""
-    read = api.searchers.run if chosen.may_read_all else run_in_threadpool
+    """Return the runs, newest first.
+
+    Without `since`, lists go back 30 days, unless the only filters are a crawler, a flow, a RunID or statuses of open
+    runs. A page may be short, even empty, and have a next page: the API reads at most about 5,000 rows for an answer.
+    """
+    read = api.searchers.run if chosen.is_search else run_in_threadpool
     return await read(_page, api, chosen, limit, cursor, before)
 
 
@@ -103,16 +108,18 @@ def _page(api: RunsApi, chosen: RunFilter, limit: int, cursor: str | None, befor
     # a cursor is valid only for the installation and the filters that made it
     list_name = f"{api.control.context.store.records.installation()}:{chosen.model_dump_json(exclude_defaults=True)}"
     before = read_cursor(cursor, list_name) if cursor is not None else before
-    summaries = api.control.runs.select(chosen, limit=limit + 1, before=before)
-    has_next_page = len(summaries) > limit
-    next_cursor = make_cursor(summaries[limit - 1].run_id, list_name) if has_next_page else None
-    return messages.RunPage(runs=list(summaries[:limit]), next=next_cursor)
+    chosen = chosen.in_window(datetime.now(UTC))
+    page = api.control.runs.find(chosen, limit=limit, before=before)
+    next_cursor = None if page.rest is None else make_cursor(page.rest, list_name)
+    return messages.RunPage(runs=page.runs, since=chosen.since, next=next_cursor)
 
 
 @router.get("/run-counts", dependencies=READING)
-async def count_runs(api: CurrentApi, chosen: Chosen) -> messages.RunCounts:
-    """Count the runs by status. The count for FAILED leaves out stopped runs, and STOPPED counts them."""
-    return messages.RunCounts(counts=dict(await api.searchers.run(api.control.runs.counts, chosen)))
+async def count_runs(api: CurrentApi, chosen: Chosen) -> RunCounts:
+    """Count the runs of `GET /v1/runs` by status. The count for FAILED leaves out stopped runs, and STOPPED counts
+    them.
+    """
+    return await api.searchers.run(api.control.runs.counts, chosen)
 
 
 @router.get("/usage", dependencies=READING)

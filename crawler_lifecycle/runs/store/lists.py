@@ -1,78 +1,112 @@
-"""People's lists: runs with their conditions and counts, crawlers with their latest runs, and a run's tasks."""
+"""People's lists: runs and their counts, crawlers with their latest runs, and a run's tasks."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from functools import cache
 from typing import Any
 
 from sqlalchemy import (
-    Column,
     ColumnElement,
     CompoundSelect,
     Connection,
     Row,
     Select,
-    String,
     and_,
     bindparam,
     case,
     func,
     literal,
-    not_,
     or_,
     select,
-    type_coerce,
     union_all,
 )
 
-from crawler_lifecycle.base.requesters import BY_TOKEN
-from crawler_lifecycle.database.flow_schema import flows as flow_table
-from crawler_lifecycle.database.schema import OWN_INSTALLATION, histories, history_labels, run_tags, task_histories
+from crawler_lifecycle.database.schema import OWN_INSTALLATION, histories, task_histories
 from crawler_lifecycle.database.transactions import OPEN_STATUSES
-from crawler_lifecycle.database.types import TimeBetween, UtcDateTime, is_text
-from crawler_lifecycle.model.reasons import BY_A_STOP
-from crawler_lifecycle.model.records import CrawlerRuns, RunEnd, RunFilter, RunSummary, TaskOrder
+from crawler_lifecycle.database.types import TimeBetween, UtcDateTime
+from crawler_lifecycle.model.records import CrawlerRuns, RunCounts, RunEnd, RunFilter, RunSummary, TaskOrder
 from crawler_lifecycle.model.states import ListedStatus, RunStatus, TaskStatus
-from crawler_lifecycle.runs.ports import SaturatedRuns
+from crawler_lifecycle.runs.ports import FoundRuns, SaturatedRuns
 from crawler_lifecycle.runs.rules.verdict import FULL, PATIENCE
+from crawler_lifecycle.runs.store.choosing import LISTED_STATUS, Candidates, Choice
 from crawler_lifecycle.runs.store.reading import SUMMARY_COLUMNS, run_summary, task_counts, with_explanations
 
+BY_RUN_ID = "FORCE INDEX (PRIMARY)"
 runs = histories.c
-EXACT_TEXTS = ("crawler", "reason", "outcome")  # columns, and fields of a filter
-LONGEST_NUMBER = 18  # digits; a longer number does not fit into the database
-WAS_STOPPED = and_(runs.status == RunStatus.FAILED, runs.reason.in_(BY_A_STOP))
-# as a text: the database's value would be translated as a `RunStatus`, which has no STOPPED
-LISTED_STATUS = case((WAS_STOPPED, literal(ListedStatus.STOPPED.value)), else_=type_coerce(runs.status, String))
 MOST_ENDS = 10
 BRANCHES = 50  # crawlers in a statement, each with two branches
 task = task_histories.c
 PLACES = {status: place for place, status in enumerate(TaskStatus)}  # of the statuses in a task's life
 
 
+def found_runs(connection: Connection, chosen: RunFilter, limit: int, before: int | None) -> FoundRuns:
+    """Return a page that may have fewer runs than the limit although more runs fit."""
+    choice = Choice(connection, chosen, before)
+    candidates = choice.candidates() if chosen.filters else choice.newest(limit + 1)
+    query = _among(select(*SUMMARY_COLUMNS), choice, candidates.run_ids).order_by(runs.id.desc()).limit(limit + 1)
+    rows = connection.execute(query).all()
+    rest = rows[limit - 1].id if len(rows) > limit else candidates.rest
+    return FoundRuns(_summaries(connection, rows[:limit]), rest)
+
+
+def _among(query: Select[Any], choice: Choice, run_ids: Sequence[int]) -> Select[Any]:
+    return query.with_hint(histories, BY_RUN_ID, "mysql").where(runs.id.in_(run_ids), *choice.conditions)
+
+
 def page_of_runs(connection: Connection, chosen: RunFilter, limit: int, before: int | None) -> list[RunSummary]:
-    query = select(*SUMMARY_COLUMNS).where(*_conditions(connection, chosen)).order_by(runs.id.desc()).limit(limit)
-    if before is not None:
-        query = query.where(runs.id < before)
-    if chosen.outcome is not None:  # otherwise MariaDB intersects two indexes with most of the rows, in place of one
-        query = query.with_hint(histories, "IGNORE INDEX (ix_histories_own)", "mysql")
-    return _summaries(connection, query)
+    """Return a page that has fewer runs than the limit only if no more runs fit."""
+    page: list[RunSummary] = []
+    while len(page) < limit:
+        part = found_runs(connection, chosen, limit - len(page), before)
+        page += part.runs
+        before = part.rest
+        if before is None:
+            break
+    return page
 
 
 def summaries_of(connection: Connection, run_ids: Sequence[int]) -> list[RunSummary]:
-    return _summaries(connection, select(*SUMMARY_COLUMNS).where(runs.id.in_(run_ids)).order_by(runs.id))
+    query = select(*SUMMARY_COLUMNS).where(runs.id.in_(run_ids)).order_by(runs.id)
+    return _summaries(connection, connection.execute(query).all())
 
 
-def _summaries(connection: Connection, query: Select[Any]) -> list[RunSummary]:
-    rows = connection.execute(query).all()
+def _summaries(connection: Connection, rows: Sequence[Row[Any]]) -> list[RunSummary]:
     tasks = task_counts(connection, [row.id for row in rows])
     return with_explanations(connection, [run_summary(row, tasks[row.id]) for row in rows])
 
 
-def counts_of_runs(connection: Connection, chosen: RunFilter) -> dict[ListedStatus, int]:
-    """Count the runs by their status in lists; a status without runs is left out."""
-    query = select(LISTED_STATUS, func.count()).where(*_conditions(connection, chosen)).group_by(LISTED_STATUS)
-    return {ListedStatus(status): count for status, count in connection.execute(query)}
+def counts_of_runs(connection: Connection, chosen: RunFilter) -> RunCounts:
+    """Count the runs by their status in lists.
+
+    If there are too many candidates to read, the runs of a status may be counted further back by the status.
+    """
+    choice = Choice(connection, chosen)
+    shared = choice.candidates()
+    statuses = [status for status in RunStatus if _listed(status, chosen)]
+    by_status = {} if shared.rest is None else {status: choice.with_status(status) for status in statuses}
+    parts: dict[tuple[RunStatus, ...], Candidates] = {
+        (status,): candidates for status, candidates in by_status.items() if candidates.reach_further_than(shared)
+    }
+    parts[tuple(status for status in statuses if (status,) not in parts)] = shared
+    counts, incomplete = dict[ListedStatus, int](), set[ListedStatus]()
+    for part, candidates in parts.items():
+        listed = [name for status in part for name in _listed(status, chosen)]
+        sums = [func.sum(case({name.value: 1}, value=LISTED_STATUS, else_=0)) for name in listed]
+        if listed:
+            row = connection.execute(_among(select(*sums), choice, candidates.run_ids)).one()
+            counts |= {name: int(number) for name, number in zip(listed, row, strict=True) if number}
+        if candidates.rest is not None:
+            incomplete.update(listed)
+    return RunCounts(counts=counts, at_least=[status for status in ListedStatus if status in incomplete])
+
+
+def _listed(status: RunStatus, chosen: RunFilter) -> list[ListedStatus]:
+    """Return the chosen statuses in lists of runs with the status."""
+    if chosen.status and status not in chosen.status:
+        return []
+    listed = [ListedStatus(status.value), *([ListedStatus.STOPPED] if status is RunStatus.FAILED else [])]
+    return [status for status in listed if not chosen.listed or status in chosen.listed]
 
 
 def saturated_runs(connection: Connection, limit: int, now: datetime) -> SaturatedRuns:
@@ -82,74 +116,13 @@ def saturated_runs(connection: Connection, limit: int, now: datetime) -> Saturat
     """
     lasts = or_(runs.status == RunStatus.PROCESSING, runs.waiting_since <= now - PATIENCE)
     is_open = and_(runs.status.in_(OPEN_STATUSES), runs.installation == OWN_INSTALLATION)
-    where = (is_open, runs.waiting_cause.in_(sorted(FULL)), lasts)
-    total = connection.scalar(select(func.count()).select_from(histories).where(*where)) or 0
-    longest = select(*SUMMARY_COLUMNS).where(*where).order_by(runs.waiting_since, runs.id).limit(limit)
+    is_saturated = and_(runs.waiting_cause.in_(sorted(FULL)), lasts)
+    counts = select(func.count(), func.coalesce(func.sum(case((is_saturated, 1), else_=0)), 0)).where(is_open)
+    number, total = connection.execute(counts).one()
+    longest = select(*SUMMARY_COLUMNS).where(is_open, is_saturated).order_by(runs.waiting_since, runs.id).limit(limit)
     rows = connection.execute(longest).all()
     tasks = task_counts(connection, [row.id for row in rows])
-    return SaturatedRuns(total, [run_summary(row, tasks[row.id]) for row in rows])
-
-
-def _conditions(connection: Connection, chosen: RunFilter) -> Iterator[ColumnElement[bool]]:
-    """Yield the conditions for the rows of the chosen runs."""
-    if chosen.flow is not None:
-        yield runs.flow_uid == _flow_uid(connection, chosen.flow)
-    elif not chosen.flows and chosen.tag is None and chosen.label is None:
-        yield runs.flow_uid.is_(None)
-    if chosen.status:
-        yield runs.status.in_(chosen.status)
-    if chosen.listed:
-        yield or_(*(_has_listed(status) for status in chosen.listed))
-    if chosen.trigger:
-        yield runs.trigger_kind.in_(chosen.trigger)
-    if chosen.since is not None:
-        yield runs.created_at >= chosen.since
-    if chosen.until is not None:
-        yield runs.created_at < chosen.until
-    if chosen.tag is not None:
-        yield runs.id.in_(_runs_with(run_tags.c.history_id, run_tags.c.tag, chosen.tag))
-    if chosen.label is not None:
-        labels = history_labels.c
-        yield runs.id.in_(_runs_with(labels.history_id, labels.label, chosen.label))
-    if chosen.search is not None:
-        yield _is_found(chosen.search)
-    yield from _texts(chosen)
-
-
-def _texts(chosen: RunFilter) -> Iterator[ColumnElement[bool]]:
-    for name in EXACT_TEXTS:
-        text = getattr(chosen, name)
-        if text is not None:
-            yield is_text(runs[name], text)
-    if chosen.requested_by is not None:
-        claimed = runs.requested_by.startswith(f"{chosen.requested_by} {BY_TOKEN}", autoescape=True)
-        yield or_(is_text(runs.requested_by, chosen.requested_by), claimed)
-
-
-def _has_listed(status: ListedStatus) -> ColumnElement[bool]:
-    if status is ListedStatus.STOPPED:
-        return WAS_STOPPED
-    has_status: ColumnElement[bool] = runs.status == RunStatus(status.value)
-    if status is not ListedStatus.FAILED:
-        return has_status
-    # a row without a reason would be neither stopped nor not stopped
-    return and_(has_status, or_(runs.reason.is_(None), not_(runs.reason.in_(BY_A_STOP))))
-
-
-def _is_found(text: str) -> ColumnElement[bool]:
-    """Return the condition for runs with the text in the crawler's name, or with the text as RunID."""
-    in_name = func.lower(runs.crawler).contains(text.lower(), autoescape=True)
-    is_number = text.isascii() and text.isdecimal() and len(text) <= LONGEST_NUMBER
-    return or_(in_name, runs.id == int(text)) if is_number else in_name
-
-
-def _flow_uid(connection: Connection, flow: str) -> str:
-    """Return the uid of the flow with the id. Runs of a flow that was pruned are listed by the flow's uid."""
-    return connection.scalar(select(flow_table.c.uid).where(is_text(flow_table.c.flow_id, flow))) or flow
-
-
-def _runs_with(run: Column[int], column: Column[str], text: str) -> Select[Any]:
-    return select(run).where(is_text(column, text))
+    return SaturatedRuns(number, int(total), [run_summary(row, tasks[row.id]) for row in rows])
 
 
 def runs_by_crawler(connection: Connection, crawlers: Sequence[str]) -> list[CrawlerRuns]:
@@ -158,7 +131,8 @@ def runs_by_crawler(connection: Connection, crawlers: Sequence[str]) -> list[Cra
     for start in range(0, len(crawlers), BRANCHES):
         names = crawlers[start : start + BRANCHES]
         rows += connection.execute(
-            _statement(len(names)), {_parameter(place): name for place, name in enumerate(names)}
+            _statement(len(names), connection.dialect.name),
+            {_parameter(place): name for place, name in enumerate(names)},
         )
     latest = {row.crawler: row.id for row in rows if row.is_latest}
     summaries = {run.run_id: run for run in summaries_of(connection, list(latest.values()))}
@@ -170,21 +144,22 @@ def runs_by_crawler(connection: Connection, crawlers: Sequence[str]) -> list[Cra
 
 
 @cache
-def _statement(crawlers: int) -> CompoundSelect[Any]:
+def _statement(crawlers: int, database: str) -> CompoundSelect[Any]:
     """Return the statement for the latest run and the latest ends by crawler. Every branch follows the index.
 
     Kept, since building takes longer than executing.
     """
-    newest = (runs.created_at.desc(), runs.id.desc())
+    newest = runs.id.desc()
     is_over = runs.status.in_([status for status in RunStatus if status.is_over])
     branches: list[Select[Any]] = []
     for place in range(crawlers):
         is_of_crawler = runs.crawler == bindparam(_parameter(place), type_=runs.crawler.type)
-        latest = _columns(is_latest=True).where(is_of_crawler).order_by(*newest).limit(1)
-        ends = _columns(is_latest=False).where(is_of_crawler, is_over).order_by(*newest).limit(MOST_ENDS)
+        latest = _columns(is_latest=True).where(is_of_crawler).order_by(newest).limit(1)
+        ends = _columns(is_latest=False).where(is_of_crawler, is_over).order_by(newest).limit(MOST_ENDS)
         branches += [latest, ends]
-    # SQLite allows an order and a limit in a subquery, but not in a branch
-    return union_all(*(select(branch.subquery()) for branch in branches))
+    if database == "sqlite":  # allows an order and a limit in a subquery, but not in a branch
+        branches = [select(branch.subquery()) for branch in branches]
+    return union_all(*branches)
 
 
 def _parameter(place: int) -> str:

@@ -26,6 +26,7 @@ from crawler_lifecycle.model.records import (
     ALL_RUNS,
     Changed,
     CrawlerRuns,
+    RunCounts,
     RunDetails,
     RunFilter,
     RunOverview,
@@ -34,12 +35,13 @@ from crawler_lifecycle.model.records import (
     TaskOrder,
     TaskRecord,
 )
-from crawler_lifecycle.model.states import ExportKind, ExportState, ListedStatus, TaskStatus
+from crawler_lifecycle.model.states import ExportKind, ExportState, TaskStatus
 from crawler_lifecycle.model.usage import Usage, UsageBy
-from crawler_lifecycle.runs.ports import OccurrenceRun, RunFigures, SaturatedRuns
+from crawler_lifecycle.runs.ports import FoundRuns, OccurrenceRun, RunFigures, SaturatedRuns
 from crawler_lifecycle.runs.store.exports import notices_of
 from crawler_lifecycle.runs.store.lists import (
     counts_of_runs,
+    found_runs,
     page_of_runs,
     page_of_tasks,
     runs_by_crawler,
@@ -117,7 +119,11 @@ class RunRecords(OnDatabase):
         return page_of_runs(connection, chosen, limit, before)
 
     @reading
-    def counts(self, connection: Connection, chosen: RunFilter) -> dict[ListedStatus, int]:
+    def search(self, connection: Connection, chosen: RunFilter, *, limit: int, before: int | None = None) -> FoundRuns:
+        return found_runs(connection, chosen, limit, before)
+
+    @reading
+    def counts(self, connection: Connection, chosen: RunFilter) -> RunCounts:
         return counts_of_runs(connection, chosen)
 
     @reading

@@ -1,15 +1,15 @@
-// The choice of runs in the list, all in the address. A view is an address with a name.
+// The choice of runs, all in the address. A view is an address with a name.
 
 import { addressOf, chipGroup, choice, drawChips, get, h, link, listen, patch, searchField, sum } from "/kit.js";
 
 export const LISTED = ["INITIALIZING", "PROCESSING", "STOPPING", "COMPLETED", "FAILED", "STOPPED"];
-const WITHIN = { "": "any time", "1h": "last hour", "24h": "last 24 hours", "7d": "last 7 days", "30d": "last 30 days" };
+const WITHIN = { "": "recently", "1h": "last hour", "24h": "last 24 hours", "7d": "last 7 days", "30d": "last 30 days", "999d": "any time" };
 const TIMES = { since: "Created from, UTC", until: "Created before, UTC" };
 const FIELDS = { crawler: "Crawler", outcome: "Outcome", label: "Label", reason: "Reason", requested_by: "Requester", tag: "Tag", flow: "Flow", ...TIMES };
 const KEPT = "views"; // {name: address} of this browser
 const COUNT_AGAIN = 3000;
 
-// The API's parameters for an address; what lasts until now begins when it is asked for.
+// The API's parameters for an address.
 export function queryOf(filter) {
   const query = new URLSearchParams(filter);
   const [, length, unit] = /^(\d{1,3})([hd])$/.exec(query.get("within")) ?? [];
@@ -67,8 +67,9 @@ export function makeFilters(filter, choose, signal) {
   const address = () => addressOf("#/", filter);
 
   function draw() {
-    drawChips(chips, LISTED, (state) => counts && sum(counts, state), (state) => (state
-      ? filter.has("listed", state) || filter.has("status", state) : !filter.has("listed") && !filter.has("status")), toggle);
+    drawChips(chips, LISTED, (state) => counts && sum(counts.counts, state), (state) => (state
+      ? filter.has("listed", state) || filter.has("status", state) : !filter.has("listed") && !filter.has("status")), toggle,
+      (state) => counts?.at_least.some((each) => !state || each === state));
     drawViews();
   }
 
@@ -107,7 +108,7 @@ export function makeFilters(filter, choose, signal) {
     try {
       const found = await get(`/v1/run-counts?${query}`, signal);
       if (mine !== String(filter)) return;
-      counts = found.counts;
+      counts = found;
       draw();
     } catch {
       soon(); // the list says what is wrong

@@ -13,7 +13,7 @@ const flowsLink = ({ total, flows }) => (total === 1 ? `#/flows/${encodeURICompo
 const flows = (kind, need, words) => need.total && [kind, `${counted(need.total, "flow")} ${words}`, flowsLink(need)];
 
 const needs = (found) => [
-  found.failed_runs && ["bad", `${number(found.failed_runs)} failed in 24 hours`, FAILED],
+  found.failed_runs && ["bad", `${number(found.failed_runs)}${found.more_failed_runs ? "+" : ""} failed in 24 hours`, FAILED],
   found.without_run?.total && ["bad", `${counted(found.without_run.total, "request")} without a run`, "#/installation"],
   flows("bad", found.with_failed_items, "with failed items"),
   found.saturated_runs && ["bad", `${counted(found.saturated_runs, "run")} stuck without capacity`, "#/installation"],

@@ -122,7 +122,7 @@ export function showRun({ main, name: id, place, list, signal }) {
 
   // With the crawler's last completed run before.
   async function compare(run) {
-    const address = addressOf("/v1/runs", { crawler: run.crawler, status: "COMPLETED", flows: true, until: run.created_at, limit: 1 });
+    const address = addressOf("/v1/runs", { crawler: run.crawler, status: "COMPLETED", flows: true, since: "2000-01-01T00:00Z", until: run.created_at, limit: 1 });
     good ??= get(address, signal).then(({ runs }) => runs[0], () => null);
     const before = await good;
     beside.hidden = !before;

@@ -11,6 +11,7 @@ export function showRuns({ main, place: filter, keep, signal }) {
   let query = ""; // of all these pages
   let runs = new Map();
   let next = null;
+  let since = "";
   let pushed = false; // off this page by newer runs, so that the next page begins earlier by now
   let refilling = null;
   let asked = 0;
@@ -79,6 +80,7 @@ export function showRuns({ main, place: filter, keep, signal }) {
       const known = runs;
       runs = new Map(found.runs.map((run) => [run.run_id, newest(known.get(run.run_id), run)]));
       next = found.next;
+      since = found.since ? ` since ${found.since.slice(0, 10)}` : "";
       pushed = false;
       failure = "";
       draw();
@@ -110,8 +112,8 @@ export function showRuns({ main, place: filter, keep, signal }) {
     setText(count, `${chosen.size} selected`);
     const all = h("a.button", { href: "#/" }, "Show all runs");
     if (failure || !answered) say(failure, failure && filter.size && all);
-    else if (shown.length || next) say("");
-    else if (filter.size) say("No such runs.", all);
+    else if (shown.length) say("");
+    else if (filter.size) say(next ? "None so far: look at older ones." : `No such runs${since}.`, all);
     else say("No runs yet. The first one that starts appears here.", mayOperate()
       && h("button.primary", () => document.getElementById("start").click(), "Start a run"));
   }

@@ -70,7 +70,7 @@ function showUnknown(main, name) {
   return { items: [] };
 }
 
-// How the latest runs ended, newest last. A stopped run says nothing of its crawler.
+// How the latest runs ended, newest last.
 function health(ends) {
   const judged = ends.filter((end) => end.status !== "STOPPED");
   const good = judged.filter((end) => look(end) === "COMPLETED").length;

@@ -55,7 +55,7 @@ export const time = (iso) => timeElement(iso, moment(iso));
 
 export const took = (run) => new Date(run.finished_at) - new Date(run.begun_at);
 
-// How long ago, with the time itself on hover: see the ticking below.
+// How long ago, with the time itself on hover.
 export const when = (iso) => timeElement(iso, ago(iso), { ago: iso });
 
 function ago(iso) {
@@ -72,7 +72,7 @@ export function utc(iso) {
   return `${day} ${year}, ${clock} UTC`;
 }
 
-// A duration that grows until `until`, or indefinitely: see `tick`.
+// A duration that grows: see `tick`.
 export const lasting = (since, until) => since && h("span.num", { dataset: until ? {} : { since } },
   duration((until ? new Date(until) : new Date()) - new Date(since)));
 
@@ -101,12 +101,12 @@ export const standing = (run) => [
   run.outcome && run.outcome !== shownStatus(run).toLowerCase() && h("small.outcome", { dataset: { status: isOdd(run) ? "odd" : "" } }, run.outcome),
 ];
 
-export const drawChips = (chips, states, count, isChosen, choose) => patch(chips, [null, ...states], (state) => state ?? "all",
+export const drawChips = (chips, states, count, isChosen, choose, isMore) => patch(chips, [null, ...states], (state) => state ?? "all",
   (state) => h("button.chip", { dataset: state ? { status: state } : {}, onclick: () => choose(state) },
     h("span", state ? stateInWords(state) : "all"), h("b.num")),
   (chip, state) => {
     const known = count(state); // null: not yet
-    setText(chip.lastChild, known === null ? "" : number(known));
+    setText(chip.lastChild, known === null ? "" : number(known) + (isMore?.(state) ? "+" : ""));
     chip.classList.toggle("none", known === 0);
     press(chip, isChosen(state));
   });
@@ -115,7 +115,7 @@ export const stateCounts = (found, states) =>
   states.filter((state) => found[state]).map((state) => `${number(found[state])} ${stateInWords(state)}`).join(", ");
 export const counts = (tasks) => stateCounts(tasks, TASK_STATES);
 
-// From the left: what is over, what runs, and then what waits, which stays empty.
+// From the left: what is over, what runs; what waits stays empty.
 export function setBar(element, tasks, states = TASK_STATES) {
   const part = (status, size) => size > 0 && h("i", { dataset: { status }, style: { flexGrow: size } });
   element.title = stateCounts(tasks, states);
@@ -135,7 +135,7 @@ export function taskCount(tasks) {
 
 export const cause = (name) => CAUSES[name] ?? name.replaceAll("_", " ");
 
-// A list's message for an address with an unknown status; none for a known status.
+// A list's message for an unknown status.
 export function unknownStatus(noun, given, known) {
   const wrong = given.find((each) => !known.includes(each));
   return wrong === undefined ? "" : `There is no ${noun} "${wrong}".`;
@@ -148,7 +148,7 @@ const wasHeld = (run) => Boolean(run.held_by) && !run.admitted_at;
 const mayWait = ["INITIALIZING", "PROCESSING"]; // a reopened run whose main job succeeded before is PROCESSING
 export const isInLine = (run) => wasHeld(run) && mayWait.includes(run.status) && run.intent === "RUN";
 
-// What an open run does or waits for, in a few words; empty if it is over and all is said.
+// What an open run does or waits for, in a few words.
 export function progress(run) {
   if (isOver(run)) return run.export_state === "pending" ? "waiting for the export" : "";
   if (run.waiting_cause && isInLine(run)) return `queued: ${run.waiting_message}`;

@@ -1,0 +1,246 @@
+"""No list, count, search or page reads more than 5,000 rows of 500,000 runs, and none reads a table as a whole.
+
+`RUNS=50000 make test-large` fills a smaller database.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection, event, select, text
+
+from crawler_lifecycle.assembly.store import SqlStore
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.database.migrate import upgrade
+from crawler_lifecycle.database.schema import histories
+from crawler_lifecycle.flows.rules.words import FAILURES_SHOWN, HOST_PATIENCE
+from crawler_lifecycle.model.flow_states import FlowState
+from crawler_lifecycle.model.records import OPEN_RUNS, RunFilter
+from crawler_lifecycle.model.states import ListedStatus, RunStatus, Trigger
+from tests.databases import RELAXED, WITHOUT_TLS, create_database, mariadb_is_installed, missing, running_mariadb
+from tests.large.filling import CRAWLERS, LONG_AGO, NEVER, YEARS, fill
+
+pytestmark = pytest.mark.large
+
+RUNS = int(os.environ.get("RUNS", "500000"))
+MOST_ROWS = 5_000
+PAGE, LARGEST_PAGE = 50, 500  # of the API
+NOW = datetime.now(UTC)
+DAY = timedelta(days=1)
+EVER = NOW - YEARS * 366 * DAY
+BIG = {"histories", "task_histories", "history_labels", "run_tags", "history_logs", "flows", "flow_members"}
+
+FILTERS: dict[str, dict[str, Any]] = {
+    "completed": {"status": (RunStatus.COMPLETED,)},
+    "failed": {"listed": (ListedStatus.FAILED,)},
+    "stopped": {"listed": (ListedStatus.STOPPED,)},
+    "failed or stopped": {"listed": (ListedStatus.FAILED, ListedStatus.STOPPED)},
+    "open": {"status": OPEN_RUNS.status},
+    "scheduled": {"trigger": (Trigger.SCHEDULED,)},
+    "manual": {"trigger": (Trigger.MANUAL,)},
+    "busy crawler": {"crawler": "Shop-000"},
+    "rare crawler": {"crawler": "news-199"},
+    "no crawler": {"crawler": NEVER},
+    "many names": {"search": "shop"},
+    "a name": {"search": "P-003"},
+    "no name": {"search": NEVER},
+    "a RunID": {"search": "77"},
+    "reason": {"reason": "main_job_failed"},
+    "reason of long ago": {"reason": LONG_AGO},
+    "rare reason": {"reason": "never_started"},
+    "no reason": {"reason": NEVER},
+    "outcome": {"outcome": "finished"},
+    "rare outcome": {"outcome": "banned"},
+    "no outcome": {"outcome": NEVER},
+    "requester": {"requested_by": "user7"},
+    "rare requester": {"requested_by": "rare@example.com"},
+    "no requester": {"requested_by": NEVER},
+    "label of many": {"label": "kind:batch"},
+    "label": {"label": "site:7"},
+    "no label": {"label": NEVER},
+    "tag": {"tag": "night"},
+    "rare tag": {"tag": "rare"},
+    "no tag": {"tag": NEVER},
+}
+PAIRS = (
+    *[("busy crawler", other) for other in ("failed", "completed", "reason", "reason of long ago", "outcome")],
+    *[("scheduled", other) for other in ("failed", "stopped", "label of many", "requester", "reason", "outcome")],
+    *[("label of many", other) for other in ("failed", "open", "tag", "no reason", "manual", "busy crawler")],
+    *[("many names", other) for other in ("failed", "stopped", "reason of long ago", "label", "scheduled")],
+    *[("requester", other) for other in ("completed", "reason", "manual", "label", "a name")],
+    *[("tag", "failed"), ("label", "reason of long ago"), ("a name", "reason"), ("failed", "rare outcome")],
+)
+CASES: dict[tuple[str, ...], dict[str, Any]] = {
+    **{(name,): chosen for name, chosen in FILTERS.items()},
+    **{pair: FILTERS[pair[0]] | FILTERS[pair[1]] for pair in PAIRS},
+}
+NAMED = pytest.mark.parametrize("chosen", CASES.values(), ids=[" and ".join(names) for names in CASES])
+
+
+@pytest.fixture(scope="module")
+def database() -> Iterator[Database]:
+    """A large database on a server of its own. A single connection: its session counts the reads."""
+    if not mariadb_is_installed():
+        missing("no mariadbd on this machine (Debian's package is mariadb-server)")
+    with running_mariadb(*RELAXED, "--innodb-buffer-pool-size=1G") as port:
+        url = f"{create_database(port, 'crawler')}?{WITHOUT_TLS}"
+        upgrade(url)
+        large = Database(url, pool_size=1)
+        fill(large, RUNS, NOW)
+        yield large
+        large.close()
+
+
+@pytest.fixture(scope="module")
+def store(database: Database) -> SqlStore:
+    return SqlStore(database)
+
+
+class Reads:
+    """Counts the rows that a call reads, and refuses plans that read a table as a whole."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._own = -self._rows() + self._rows()  # of the count itself
+
+    def bounded(self, call: Callable[[], Any], most: int = MOST_ROWS) -> Any:
+        statements = list[tuple[str, Any]]()
+
+        def note(_conn: object, _cursor: object, statement: str, values: Any, *_: object) -> None:
+            if not statement.startswith("SET "):
+                statements.append((statement, values))
+
+        before = self._rows()
+        event.listen(self._database.engine, "before_cursor_execute", note)
+        try:
+            answer = call()
+        finally:
+            event.remove(self._database.engine, "before_cursor_execute", note)
+        rows = self._rows() - before - self._own
+        with self._database.read() as connection:
+            plans = {statement: _plan(connection, statement, values) for statement, values in statements}
+        whole = [f"{plan}: {statement}" for statement, plan in plans.items() if any(map(_reads_all, plan))]
+        assert not whole, "\n".join(whole)
+        shown = "\n".join(f"{plan}: {statement[:500]}" for statement, plan in plans.items())
+        assert rows <= most, f"{rows} rows\n{shown}"
+        return answer
+
+    def _rows(self) -> int:
+        with self._database.read() as connection:
+            return sum(int(row[1]) for row in connection.execute(text("SHOW SESSION STATUS LIKE 'Handler_read%'")))
+
+
+def _plan(connection: Connection, statement: str, values: Any) -> list[tuple[str, ...]]:
+    rows = connection.exec_driver_sql(f"EXPLAIN {statement}", values)
+    return [(str(row.table), str(row.type), str(row.key), str(row.Extra)) for row in rows]
+
+
+def _reads_all(step: tuple[str, ...]) -> bool:
+    table, kind, _, _ = step
+    return table in BIG and kind == "ALL"
+
+
+@pytest.fixture(scope="module")
+def reads(database: Database) -> Reads:
+    return Reads(database)
+
+
+def test_the_database_is_large(database: Database) -> None:
+    with database.read() as connection:
+        for table, rows in (("histories", RUNS), ("task_histories", 4 * RUNS)):
+            assert connection.scalar(text(f"SELECT COUNT(*) FROM {table}")) == rows
+
+
+def test_a_whole_table_is_noticed(database: Database, reads: Reads) -> None:
+    def read() -> None:
+        with database.read() as connection:
+            connection.execute(select(histories.c.id).where(histories.c.tasks == 7)).all()
+
+    with pytest.raises(AssertionError, match="ALL"):
+        reads.bounded(read)
+
+
+@NAMED
+def test_lists(store: SqlStore, reads: Reads, chosen: dict[str, Any]) -> None:
+    """As the page asks, further back, deep, and with the runs of flows."""
+    shown = RunFilter(**chosen).in_window(NOW)
+    ever = RunFilter(**chosen, since=EVER)
+    with_flows = ever.model_copy(update={"flows": True})
+    for runs, before in ((shown, None), (ever, None), (ever, RUNS // 3), (with_flows, RUNS // 5)):
+        page = reads.bounded(partial(store.records.search, runs, limit=PAGE, before=before))
+        assert len(page.runs) <= PAGE
+        assert page.rest is None or page.rest < (before or RUNS + 1)
+
+
+@NAMED
+def test_counts(store: SqlStore, reads: Reads, chosen: dict[str, Any]) -> None:
+    for runs in (RunFilter(**chosen).in_window(NOW), RunFilter(**chosen, since=EVER, flows=True)):
+        counts = reads.bounded(partial(store.records.counts, runs))
+        assert counts.at_least or sum(counts.counts.values()) == len(store.records.page(runs, limit=RUNS))
+
+
+def test_lists_without_filters(store: SqlStore, reads: Reads) -> None:
+    a_day = {"since": NOW - 400 * DAY, "until": NOW - 399 * DAY}
+    for chosen in (RunFilter(), RunFilter(flows=True), RunFilter(since=NOW - DAY)):
+        for before in (None, RUNS // 3, RUNS // 100):
+            reads.bounded(partial(store.records.search, chosen, limit=PAGE, before=before))
+        reads.bounded(partial(store.records.counts, chosen))
+    assert reads.bounded(partial(store.records.search, RunFilter(**a_day, flows=True), limit=PAGE)).runs
+    assert reads.bounded(partial(store.records.counts, RunFilter(**a_day))).at_least == []
+    assert len(reads.bounded(partial(store.records.search, RunFilter(), limit=LARGEST_PAGE)).runs) == LARGEST_PAGE
+
+
+def test_the_runs_of_a_flow(store: SqlStore, reads: Reads) -> None:
+    assert reads.bounded(partial(store.records.search, RunFilter(flow="flow-10"), limit=PAGE)).rest is None
+    assert reads.bounded(partial(store.records.counts, RunFilter(flow="flow-10"))).at_least == []
+
+
+def test_crawlers_with_their_runs(store: SqlStore, reads: Reads) -> None:
+    names = [f"{('Shop', 'news', 'maps')[number % 3]}-{number:03}" for number in range(CRAWLERS)]
+    crawlers = reads.bounded(partial(store.records.by_crawler, names))
+    assert all(crawler.latest for crawler in crawlers)
+
+
+def test_a_run_with_its_tasks(store: SqlStore, reads: Reads) -> None:
+    for run_id in (1, RUNS // 2, RUNS):
+        reads.bounded(partial(store.records.overview, run_id), 100)
+        reads.bounded(partial(store.records.tasks, run_id, first=0, limit=100), 100)
+
+
+def test_changes(store: SqlStore, reads: Reads) -> None:
+    latest = reads.bounded(store.records.latest_change, 10)
+    for flows in (True, False):
+        for moment in (None, latest, NOW - DAY):
+            reads.bounded(partial(store.records.changed_since, moment, 100, flows=flows))
+    reads.bounded(partial(store.records.changed_since, NOW - DAY, 100, 7), 10)
+
+
+def test_what_needs_attention(store: SqlStore, reads: Reads) -> None:
+    """The counts at the top of every view, and those of `crawlctl status`."""
+    failed = RunFilter(listed=(ListedStatus.FAILED,), since=NOW - FAILURES_SHOWN, flows=True)
+    for read in (
+        partial(store.records.counts, failed),
+        partial(store.records.saturated, 50),
+        partial(store.flow_records.awaiting_approval, limit=10),
+        partial(store.flow_records.without_host, NOW - HOST_PATIENCE, limit=10),
+        partial(store.flow_records.with_failed_items, NOW - FAILURES_SHOWN, limit=10),
+        partial(store.findings.overview, audits=0, findings=0),
+        store.limits.all,
+    ):
+        reads.bounded(read)
+
+
+@pytest.mark.parametrize("chosen", [
+    *({"states": [state]} for state in FlowState),
+    *({"search": search} for search in ("nightly-7", "FLOW-12", NEVER)),
+    *({"family": family} for family in ("family-7", NEVER)),
+    {}, {"in_need": True}, {"states": [FlowState.DISCARDED], "search": NEVER}, {"family": "family-7", "search": NEVER},
+], ids=str)  # fmt: skip
+def test_flows(store: SqlStore, reads: Reads, chosen: dict[str, Any]) -> None:
+    records = store.flow_records
+    for before in (None, records.uid_of("flow-160")):
+        end = reads.bounded(partial(records.end_of_search, before), 2_000) if "search" in chosen else None
+        reads.bounded(partial(records.page, **chosen, limit=PAGE, before=before, down_to=end))
