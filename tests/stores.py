@@ -17,7 +17,6 @@ import boto3
 import pytest
 from botocore.exceptions import ClientError
 from botocore.loaders import Loader, create_loader
-from moto.server import ThreadedMotoServer
 
 from crawler_lifecycle.delivery.adapters.folder import FolderExporter
 from crawler_lifecycle.delivery.aws.archives import S3Archiver
@@ -143,6 +142,8 @@ def moto() -> Iterator[str]:
 @contextmanager
 def moto_server() -> Iterator[str]:
     """S3, EventBridge and SQS; its address."""
+    from moto.server import ThreadedMotoServer  # with Flask it is a fifth of what starting pytest takes
+
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     try:
