@@ -165,7 +165,7 @@ async def test_a_view_is_kept_and_forgotten(page: Page, shelf: Shelf) -> None:
 
 async def test_a_list_without_runs_says_so_and_leads_on(page: Page, shelf: Shelf) -> None:
     await page.evaluate("location.hash = '#/?requested_by=nobody'")
-    await page.until_text("No such runs.")
+    await page.until_text("No such runs since ")
     assert await page.evaluate("document.querySelector('[name=requested_by]').checkVisibility()"), "the filter is seen"
     assert await page.evaluate("document.querySelector('[name=requested_by]').value") == "nobody"
     await page.click(".empty a", "Show all runs")
