@@ -23,7 +23,7 @@ from crawler_lifecycle.model.states import ListedStatus, RunStatus, Trigger
 from tests.databases import RELAXED, WITHOUT_TLS, create_database, mariadb_is_installed, missing, running_mariadb
 from tests.large.filling import CRAWLERS, LONG_AGO, NEVER, YEARS, fill
 
-pytestmark = pytest.mark.large
+pytestmark = [pytest.mark.large, pytest.mark.timeout(1800)]  # to fill the database takes minutes
 
 RUNS = int(os.environ.get("RUNS", "500000"))
 MOST_ROWS = 5_000
