@@ -1,11 +1,8 @@
 """Do people read what was written, newest first, page by page?"""
 
-from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any
 
 import pytest
-from sqlalchemy import event
 
 from crawler_lifecycle.assembly.store import SqlStore
 from crawler_lifecycle.database.database import Database
@@ -16,6 +13,7 @@ from crawler_lifecycle.model.deployment import Crawler
 from crawler_lifecycle.model.records import RunCounts, RunFilter, RunSummary
 from crawler_lifecycle.model.requests import StopRequest
 from crawler_lifecycle.model.states import ListedStatus, RunStatus, TaskStatus, Trigger
+from tests.contracts.statements import plan_of
 from tests.crawl_results import end_tasks
 from tests.databases import MakeRun, ref_to
 
@@ -154,21 +152,6 @@ def test_the_runs_of_crawlers_are_found_by_an_index(database: Database) -> None:
     plan = plan_of(database, lambda: SqlStore(database).records.by_crawler(["a", "b"]))
     assert "SCAN histories" not in plan, plan
     assert "ix_histories_crawler" in plan, plan
-
-
-def plan_of(database: Database, read: Callable[[], object]) -> str:
-    """Return SQLite's plans of the statements about runs and labels."""
-    statements = list[tuple[str, Any]]()
-
-    def note(_conn: object, _cursor: object, statement: str, parameters: Any, *_: object) -> None:
-        statements.append((statement, parameters))
-
-    event.listen(database.engine, "before_cursor_execute", note)
-    read()
-    event.remove(database.engine, "before_cursor_execute", note)
-    with database.read() as connection:
-        plans = [connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {text}", values).all() for text, values in statements]
-    return "\n".join(row[3] for plan in plans for row in plan)
 
 
 def test_why_a_run_failed_stands_in_every_list_and_record_of_it(database: Database, make_run: MakeRun) -> None:

@@ -21,7 +21,7 @@ from crawler_lifecycle.model.usage import GroupUse, UsageBy
 from crawler_lifecycle.runs.ports import SupervisorExecution
 from tests.contracts.exports import event_of
 from tests.contracts.flows import pushed
-from tests.contracts.test_sql_records import plan_of
+from tests.contracts.statements import plan_of
 from tests.databases import MakeRun, ref_to
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
