@@ -76,13 +76,16 @@ class MemoryLedger:
         ids: Collection[str] | None = None,
         family: str | None = None,
         search: str | None = None,
+        down_to: str | None = None,
         in_need: bool = False,
     ) -> list[FlowRecord]:
         if in_need:
             raise NotImplementedError("flows in memory have no attention")
         newest = list(reversed(self.flows.values()))
         uids = [known.uid for known in newest]
-        records = [_record(known) for known in (newest if before is None else newest[uids.index(before) + 1 :])]
+        first = 0 if before is None else uids.index(before) + 1
+        last = len(uids) if down_to is None else uids.index(down_to) + 1
+        records = [_record(known) for known in newest[first:last]]
         return [
             record
             for record in records

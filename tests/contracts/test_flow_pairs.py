@@ -253,7 +253,7 @@ READING = {  # methods of the ports for flows that write nothing
     "flow_records.news", "flow_records.numbers", "flow_records.results", "flow_records.attempts",
     "flow_records.lines", "flow_records.figures", "flow_records.silent", "flow_records.reopened",
     "flow_records.unstarted", "flow_records.awaiting_approval", "flow_records.without_host",
-    "flow_records.with_failed_items",
+    "flow_records.with_failed_items", "flow_records.end_of_search",
 }  # fmt: skip
 
 

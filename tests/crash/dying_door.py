@@ -27,7 +27,8 @@ async def _die(*_: object) -> None:
 
 async def _ask(verb: str, *given: str) -> None:
     *flow, request = given
-    await getattr(Control.open().flows, verb)(*flow, REQUESTS[verb].model_validate_json(request))
+    method = "change" if verb in ("retry", "cancel") else verb
+    await getattr(Control.open().flows, method)(*flow, REQUESTS[verb].model_validate_json(request))
 
 
 if __name__ == "__main__":

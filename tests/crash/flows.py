@@ -128,7 +128,7 @@ async def flow_doors(case: Case) -> None:
     await until(lambda: states(case, flow_id)["go"].is_final)
     retry = RetryMembers(paths=("go",))
     await die_after_commit(case, "retry", retry, flow_id)
-    assert (await nudged(case, "retry", retry, flow_id)).count == 0
+    assert (await nudged(case, "change", retry, flow_id)).count == 0
     await flows.change(flow_id, ApproveMember(path="go"))
     await until(lambda: states(case, flow_id)["go"] is MemberState.COMPLETED)
     await die_after_commit(case, "cancel", CancelMembers(), flow_id)

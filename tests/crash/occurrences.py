@@ -31,7 +31,7 @@ async def occurrence(case: Case) -> None:
     supervisor = await supervised(case, flow_id)
     await supervisor.terminate("a test")
     for name in ("go", "wait"):
-        await nudged(case, "approve", ApproveMember(path=name), flow_id)
+        await nudged(case, "change", ApproveMember(path=name), flow_id)
     await until_ended(case, flow_id, FlowState.COMPLETED)
     async with asyncio.timeout(PATIENCE):
         end = await occurring.result()

@@ -14,6 +14,7 @@ from crawler_lifecycle.model.records import RunDetails, RunRecord, RunSummary
 from crawler_lifecycle.model.states import RunStatus, TaskStatus
 from crawler_lifecycle.runs.client import ApiRuns
 from crawler_lifecycle.runs.commands.reading import RunReader
+from crawler_lifecycle.runs.ports import FoundRuns
 from tests.commands import Crawlctl
 
 STEERING = "a\x1b]0;title\x07b\x9b2J\x7f\x00\x08c\té"
@@ -66,7 +67,7 @@ STEERS = ("\x1b]", "\x07", "\x9b", "\x7f", "\x00", "\x08")
 
 def test_list(state: Path, run: RunRecord, monkeypatch: pytest.MonkeyPatch) -> None:
     listed = RunSummary.model_validate(run.model_dump()).model_copy(update={"crawler": STEERING, "outcome": STEERING})
-    monkeypatch.setattr(RunReader, "select", lambda *_, **__: [listed])
+    monkeypatch.setattr(RunReader, "find", lambda *_, **__: FoundRuns([listed], None))
     told = output(state, "list")
     assert told.count(SHOWN) == 2
     assert not any(steering in told for steering in STEERS)

@@ -11,7 +11,7 @@ import pytest
 
 from tests.databases import missing
 
-COMMIT = "f10bdb67c68da30f0b580e411ec3305502e621f1"
+COMMIT = "d9050bf013a3d6eb927429269f2c818f23de22bb"
 HERE = Path(__file__).parents[2]
 NEEDED = ("crawler_lifecycle", "workers")
 
