@@ -2,9 +2,11 @@
 
 import json
 import sys
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import click
@@ -15,12 +17,14 @@ from crawler_lifecycle.assembly.store import SqlStore
 from crawler_lifecycle.cli.flows import flow as group
 from crawler_lifecycle.clusters.adapters.catalogue import Catalogue
 from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.errors import TemporaryError
 from crawler_lifecycle.flows import Workflow
 from crawler_lifecycle.flows.authors.building import fragment_of
 from crawler_lifecycle.flows.cli import requests
 from crawler_lifecycle.flows.cli.lines import change_lines, end_line, flow_lines, job_lines, list_lines, progress_lines
 from crawler_lifecycle.flows.cli.options import print_effect
 from crawler_lifecycle.flows.cli.watching import FlowReport, end_lines
+from crawler_lifecycle.flows.client import ApiFlows
 from crawler_lifecycle.flows.model.definition import FlowDefinition
 from crawler_lifecycle.flows.model.manager_records import ItemSums, ManagerStatus
 from crawler_lifecycle.flows.model.records import FlowStatus, FlowSummary, MemberRecord
@@ -29,8 +33,10 @@ from crawler_lifecycle.flows.model.turns import Counts
 from crawler_lifecycle.flows.ports.ledger import Delivery
 from crawler_lifecycle.flows.rules import words
 from crawler_lifecycle.model.flow_states import EndKind, FlowIntent, FlowState, MemberState
+from crawler_lifecycle.runs.client import ApiRuns
 from crawler_lifecycle.stack import flow_running
 from crawler_lifecycle.stack.flow_running import own_host_of
+from crawler_lifecycle.transport.streams import AnswerPage
 from tests.client.conftest import Hand
 from tests.commands import Crawlctl
 from tests.unit.flows.work import plain
@@ -427,9 +433,57 @@ def test_stops(pushed: Crawlctl, database: Database, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(requests, "print_effect", print_and_go_on)
     stopped = lines(pushed, "stop", "nightly-1", "--wait", "--reason", "r")
     assert stopped[0] == "flow nightly-1: 4 jobs cancelled, those under way are asked to end"
-    assert stopped[-1] == "flow nightly-1 is cancelled: nothing of it runs any more"
+    assert stopped[-1] == "flow nightly-1 is cancelled, and none of its crawls is left"
     for way in ((), ("--wait",), ("--leave",)):
         assert lines(pushed, "stop", "nightly-1", *way, status=6) == ["Error: flow 'nightly-1' is cancelled already"]
+
+
+class ShortPages(ApiRuns):
+    """A page is empty and has a next one, which has the open run in the first two looks."""
+
+    def __init__(self) -> None:
+        self.looks = 0
+
+    def page(self, *, cursor: str | None = None, **_: Any) -> AnswerPage[Any, str]:
+        if cursor is None:
+            self.looks += 1
+            return AnswerPage((), "more")
+        return AnswerPage([SimpleNamespace(run_id=7)] if self.looks < 3 else (), None)
+
+
+class Followed(ApiFlows):
+    """A flow that ends after some seconds."""
+
+    def __init__(self, seconds: float = 0.0) -> None:
+        self._seconds = seconds
+
+    def follow(self, flow: str) -> Iterator[Any]:
+        assert flow
+        time.sleep(self._seconds)
+        yield from ()
+
+
+async def test_the_proof_of_a_stop_follows_short_pages(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(requests, "POLL_SECONDS", 0.0)
+    runs = ShortPages()
+    await requests._until_proved(Followed(), runs, "f", None)
+    assert runs.looks == 3
+    assert capsys.readouterr().err == "flow f has ended; waiting for its open runs: 7\n"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "problem"),
+    [
+        (0.0, "its runs 7 are open (see `crawlctl list --flow f`)"),
+        (3.0, "it has not ended (see `crawlctl flow watch f`)"),
+    ],
+)
+async def test_the_wait_for_the_proof_of_a_stop_has_a_limit(seconds: float, problem: str) -> None:
+    with pytest.raises(TemporaryError) as refused:
+        await requests._until_proved(Followed(seconds), ShortPages(), "f", 1)
+    assert str(refused.value) == f"the stop of flow f is not over after 1 s, and continues: {problem}"
 
 
 def test_a_stop_leaves_jobs_under_way_alone(pushed: Crawlctl) -> None:

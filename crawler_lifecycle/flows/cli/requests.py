@@ -1,18 +1,20 @@
 """The commands that change flows and their jobs: approve, cancel, retry, pause, resume, stop."""
 
+import asyncio
 import json
 import shlex
-import time
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from crawler_lifecycle.base.words import counted
-from crawler_lifecycle.console.common import KeyValue, open_connection, print_json, standard_options
+from crawler_lifecycle.base.words import counted, span
+from crawler_lifecycle.console.common import Duration, KeyValue, open_connection, print_json, standard_options
 from crawler_lifecycle.console.failures import INTERRUPTED
-from crawler_lifecycle.errors import BadInput
+from crawler_lifecycle.console.threads import call, iterate
+from crawler_lifecycle.errors import BadInput, TemporaryError
 from crawler_lifecycle.flows.cli.items import has_ledger
 from crawler_lifecycle.flows.cli.options import (
     actor_option,
@@ -27,12 +29,13 @@ from crawler_lifecycle.flows.cli.options import (
 
 if TYPE_CHECKING:
     from crawler_lifecycle.flows.client import ApiFlows
-    from crawler_lifecycle.flows.model.records import FlowAnswer, FlowSummary
+    from crawler_lifecycle.flows.model.records import FlowAnswer
     from crawler_lifecycle.flows.model.requests import StopWay
     from crawler_lifecycle.model.flow_states import FlowState
     from crawler_lifecycle.runs.client import ApiRuns
 
 POLL_SECONDS = 2.0  # between two looks for open runs
+SHOWN_RUNS = 5  # numbers in a message
 
 
 @click.command()
@@ -58,7 +61,8 @@ def resume(flow: str, actor: str | None, state: Path | None, as_json: bool) -> N
 @click.option("--drain", is_flag=True, help="Start nothing new, and let the jobs under way end on their own.")
 @click.option("--leave", is_flag=True, help="Cancel all jobs, and leave crawls and steps under way alone.")
 @click.option("--force", is_flag=True, help="End the crawls under way at once, without their grace period.")
-@click.option("--wait", is_flag=True, help="Return with the proof that no part of FLOW runs any more.")
+@click.option("--wait", is_flag=True, help="Return once FLOW has ended and none of its crawls is left.")
+@click.option("--timeout", type=Duration(), help="Longest wait, e.g. 10m; the stop continues after it. Default: none.")
 @click.option("--reason", help="Reason for the record.")
 @actor_option
 @standard_options
@@ -68,6 +72,7 @@ def stop(
     leave: bool,
     force: bool,
     wait: bool,
+    timeout: int | None,
     reason: str | None,
     actor: str | None,
     state: Path | None,
@@ -87,6 +92,8 @@ def stop(
 
     if drain + leave + force > 1:
         raise click.UsageError("--drain, --leave and --force exclude each other")
+    if timeout is not None and not wait:
+        raise click.UsageError("--timeout needs --wait")
     way = StopWay.DRAIN if drain else StopWay.LEAVE if leave else StopWay.TERMINATE
     with refusals_as_bad_input():
         request = StopFlow(way=way, force=force, reason=reason, **on_record(actor))
@@ -98,15 +105,12 @@ def stop(
     print_effect(answer, subject.effect(answer, way), as_json=as_json)
     if not wait:
         return
-    try:
-        ended = _until_proved(flows, ApiRuns(connection), flow)
-    except KeyboardInterrupt:
-        click.echo(f"\nthe stop of flow {flow} continues: crawlctl flow watch {shlex.quote(flow)}", err=True)
-        raise click.exceptions.Exit(INTERRUPTED) from None
+    asyncio.run(_until_proved(flows, ApiRuns(connection), flow, timeout))
+    ended = flows.show(flow)["flow"]
     if as_json:
         print_json({"flow_id": ended.id, "state": ended.state})
     else:
-        click.echo(f"flow {flow} is {ended.state}: nothing of it runs any more")
+        click.echo(f"flow {flow} is {ended.state}, and none of its crawls is left")
 
 
 @dataclass(frozen=True)
@@ -285,16 +289,34 @@ def _cancelled(answer: "FlowAnswer") -> str:
     return f"{counted(answer.count, 'job')} cancelled"
 
 
-def _until_proved(flows: "ApiFlows", runs: "ApiRuns", flow: str) -> "FlowSummary":
-    """Return the flow as soon as the flow has ended, and none of its runs is open."""
+async def _until_proved(flows: "ApiFlows", runs: "ApiRuns", flow: str, timeout: int | None) -> None:
+    """Wait until the flow has ended and none of its runs is open. Say on stderr which runs are awaited."""
     from crawler_lifecycle.model.states import RunStatus
 
-    for _ in flows.follow(flow):
-        pass
     unfinished = [status for status in RunStatus if not status.is_over]
-    while runs.page(limit=1, flow=flow, status=unfinished).items:
-        time.sleep(POLL_SECONDS)
-    return flows.show(flow)["flow"]
+
+    def awaited() -> str:
+        is_open = islice(runs.all(page_size=SHOWN_RUNS, flow=flow, status=unfinished), SHOWN_RUNS)
+        return ", ".join(str(run.run_id) for run in is_open)
+
+    name, named = shlex.quote(flow), ""
+    problem = f"it has not ended (see `crawlctl flow watch {name}`)"
+    try:
+        async with asyncio.timeout(timeout):
+            async for _ in iterate(flows.follow(flow)):
+                pass
+            while numbers := await call(awaited):
+                problem = f"its runs {numbers} are open (see `crawlctl list --flow {name}`)"
+                if numbers != named:
+                    click.echo(f"flow {flow} has ended; waiting for its open runs: {numbers}", err=True)
+                named = numbers
+                await asyncio.sleep(POLL_SECONDS)
+    except TimeoutError:
+        message = f"the stop of flow {flow} is not over after {span(timeout or 0)}, and continues: {problem}"
+        raise TemporaryError(message) from None
+    except asyncio.CancelledError:  # Ctrl-C
+        click.echo(f"\nthe stop of flow {flow} continues: crawlctl flow watch {name}", err=True)
+        raise click.exceptions.Exit(INTERRUPTED) from None
 
 
 def _value(text: str) -> Any:
