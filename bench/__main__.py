@@ -72,15 +72,13 @@ BENCHMARKS: dict[str, Callable[[Scale], Table]] = {
 
 
 @click.command()
-@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.argument("names", nargs=-1, metavar="[NAME]...", type=click.Choice(list(BENCHMARKS)))
 @click.option("--quick", is_flag=True, help="Small sizes: does every benchmark work?")
 @click.option("--row", default="", help="Of managers: only rows with this text, such as `no cursor`.")
 @click.option("--write", type=click.Path(path_type=Path, dir_okay=False, exists=True), metavar="FILE",
               help="Put the tables between the markers of this document.")  # fmt: skip
 def main(names: tuple[str, ...], quick: bool, row: str, write: Path | None) -> None:
     """Measure the figures of docs/internals/benchmarks.md: all, or the named benchmarks."""
-    if unknown := set(names) - set(BENCHMARKS):
-        raise click.BadParameter(f"{', '.join(sorted(unknown))}: expected any of {', '.join(BENCHMARKS)}")
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell lets its background jobs ignore SIGINT
     for ending in (signal.SIGTERM, signal.SIGHUP):
         # otherwise SIGTERM would leave the servers running

@@ -9,7 +9,7 @@ raise its generation (docs/internals/extend.md), keep the old histories, and rec
 
 import asyncio
 import json
-import sys
+from argparse import ArgumentParser
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -161,4 +161,6 @@ def _anywhere(recorded: Any) -> Any:
 
 
 if __name__ == "__main__":
-    asyncio.run(record(sys.argv[1:] or list(PATHS)))
+    parser = ArgumentParser(prog="python -m tests.replay.record")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="path; default: all")
+    asyncio.run(record(parser.parse_args().names or list(PATHS)))

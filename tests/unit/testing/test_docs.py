@@ -5,9 +5,11 @@ their order. A block of Python that cannot run here stands behind a comment `<!-
 the reasons for commands of other programs.
 """
 
+import argparse
 import ast
 import json
 import re
+import runpy
 import shlex
 import subprocess
 import sys
@@ -17,6 +19,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import takewhile
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -184,6 +187,47 @@ def program_of(words: list[str]) -> str:
 
 def named(page: Path) -> str:
     return str(page.relative_to(ROOT))
+
+
+def own_programs() -> set[tuple[str, ...]]:
+    """Return the words after `python -m` in code blocks and sentences of all pages, of programs in this repository."""
+    found = set[tuple[str, ...]]()
+    for text in (page.read_text() for page in ALL_PAGES):
+        sentences = re.findall(r"`((?:[A-Z_]+=\S+ )*python\s-m\s[^`]+)`", FENCE.sub("", text))
+        for words in [*in_words(text), *map(shlex.split, sentences)]:
+            if program_of(words) == "python" and "-m" in words:
+                own = words[words.index("-m") + 1 :]
+                found.add(tuple(takewhile(lambda word: word not in ("|", ">", "&"), own)))
+    return {own for own in found if (ROOT / own[0].partition(".")[0]).is_dir()}
+
+
+class Parsed(Exception):
+    """A program has accepted its words."""
+
+
+@pytest.mark.parametrize("line", sorted(own_programs()), ids=" ".join)
+def test_a_program_of_a_page_has_its_options(line: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The program parses its words, and does not run. A program alone is a name in a sentence."""
+    module, *words = line
+    assert find_spec(module)
+    if not words:
+        return
+    parse = argparse.ArgumentParser.parse_args
+
+    def parse_only(parser: argparse.ArgumentParser, args: list[str] | None = None, *_: Any) -> None:
+        parse(parser, args)
+        raise Parsed
+
+    def read_only(command: click.Command, *_: Any, **__: Any) -> None:
+        command.make_context(module, words)
+        raise Parsed
+
+    monkeypatch.setattr(sys, "argv", [module, *words])
+    monkeypatch.setattr(argparse.ArgumentParser, "parse_args", parse_only)
+    monkeypatch.setattr(click.Command, "main", read_only)
+    monkeypatch.setattr(click.Command, "__call__", read_only)
+    with pytest.raises(Parsed):
+        runpy.run_module(module, run_name="__main__")
 
 
 @pytest.mark.parametrize("page", ALL_PAGES, ids=named)
