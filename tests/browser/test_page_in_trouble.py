@@ -2,14 +2,17 @@
 
 import json
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, closing
+from datetime import UTC, datetime
 
 import pytest
 import pytest_asyncio
 
 from crawler_lifecycle.assembly.store import SqlStore
+from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.model.records import ALL_RUNS
 from crawler_lifecycle.model.states import Intent, RunStatus
+from crawler_lifecycle.retention.store import RetentionStore
 from tests.browser.chromium import OTHER_NAME, Page
 from tests.browser.pages import (
     DIALOG,
@@ -23,9 +26,10 @@ from tests.browser.pages import (
     until_said,
     until_started,
 )
-from tests.databases import ref_to
+from tests.databases import maker_of_runs, ref_to
 from tests.embedded import LINK
 from tests.process.crawls import Site
+from tests.retention.old_runs import CUTOFF, old_runs
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(240)]
@@ -165,6 +169,15 @@ async def test_a_start_that_is_refused_after_an_answer_was_lost_is_one_run(page:
     run_id = await until_started(page)
     assert await page.evaluate("starts") == 3
     assert {run.run_id for run in stack.control.runs.select(ALL_RUNS, limit=100)} - known == {run_id}
+
+
+async def test_a_removed_run_is_answered_with_the_day_of_its_removal(page: Page, stack: Site) -> None:
+    with closing(Database(f"sqlite:///{stack.state / 'crawler.db'}")) as database:
+        run = old_runs(database, maker_of_runs(database))()
+        assert RetentionStore(database).remove([run.run_id], CUTOFF) == [run.run_uid]
+    for key, name in ((run.run_id, str(run.run_id)), (run.run_uid, f"{run.run_id} ({run.run_uid})")):
+        await page.evaluate(f"location.hash = '#/runs/{key}'")
+        await page.until_text(f"run {name} was removed by retention on {datetime.now(UTC).date()}")
 
 
 async def test_a_log_that_is_not_there_is_asked_for_once(page: Page, stack: Site) -> None:

@@ -481,6 +481,11 @@ def test_the_settings_that_manifests_set_by_themselves_are_ours() -> None:
         assert field.removesuffix("_file") in known[group]
 
 
+def test_no_file_of_lines_grows_on_a_shared_volume() -> None:
+    home = Folder(KUBERNETES / "base" / "home")
+    assert (home.literals["CRAWLER_NOTICES__FILE"], home.literals["CRAWLER_EXPORT__FILE"]) == ("false", "false")
+
+
 def test_jobs_of_the_limits_fit_the_quota() -> None:
     """No task waits for the quota that admission thought there was room for."""
     quota = by_name("ResourceQuota", "crawls")["spec"]["hard"]

@@ -4,18 +4,26 @@ import asyncio
 import re
 import sys
 from collections.abc import AsyncIterator
+from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 import pytest_asyncio
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
 
+from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.http.tokens import Tokens
+from crawler_lifecycle.model.answers import Started
 from crawler_lifecycle.model.requests import RunRequest
+from crawler_lifecycle.retention.store import RetentionStore
 from tests.apis import DOCUMENT, problem, stream
 from tests.embedded import LINK, ask, processes_of
 from tests.process.crawls import PATIENCE, Site, end_all_of, site
+from tests.process.stops import until_closed
 from tests.waiting import eventually, eventually_async
 
 pytestmark = [pytest.mark.process, pytest.mark.system, pytest.mark.timeout(240)]
@@ -88,6 +96,31 @@ async def test_one_key_is_one_run(http: httpx.AsyncClient, stack: Site) -> None:
     assert (await start(http, "one-key", tasks=2)).json()["run_id"] == run, "a run that is over keeps its key"
     shown = await asyncio.to_thread(stack.control.runs.show, run)
     assert [line.actor for line in shown.log if line.event == "force stop"] == ["token embedded"]
+
+
+async def test_the_key_of_a_removed_run_starts_a_new_one(http: httpx.AsyncClient, stack: Site) -> None:
+    """Once Temporal has forgotten the run's workflow, too."""
+    started = Started.model_validate((await start(http, "old-key")).json())
+    stack.release(started, 0)
+    await stack.until_over(started)
+    client = await stack.control.engine.client()
+    await until_closed(stack, started.workflow_id)
+    with closing(Database(f"sqlite:///{stack.state / 'crawler.db'}")) as database:
+        assert RetentionStore(database).remove([started.run_id], datetime.now(UTC)) == [started.run_uid]
+    assert "has run already" in problem(await start(http, "old-key"), 409).detail
+    gone = WorkflowExecution(workflow_id=started.workflow_id, run_id=started.first_execution_run_id)
+    forget = DeleteWorkflowExecutionRequest(namespace=client.namespace, workflow_execution=gone)
+    await client.workflow_service.delete_workflow_execution(forget)
+
+    async def start_again() -> Started | None:
+        answer = await start(http, "old-key")
+        return Started.model_validate(answer.json()) if answer.status_code == 201 else None
+
+    again = await eventually_async(start_again, patience=PATIENCE)
+    assert again is not None
+    assert again.run_id > started.run_id
+    stack.release(again, 0)
+    await stack.until_over(again)
 
 
 async def test_the_token_stands_beside_every_claimed_name(http: httpx.AsyncClient, stack: Site) -> None:

@@ -1,0 +1,60 @@
+"""Archives and files by day leave the exports folder by their age, and nothing else in the folder does."""
+
+import os
+from datetime import timedelta
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.retention.model import Kind
+from tests.databases import copy_of
+from tests.retention.old_runs import LONG_AGO, NOW, passed, retention
+
+MONTH = timedelta(days=30)
+YESTERDAY = (NOW - timedelta(days=1)).date()
+
+
+@pytest.fixture
+def database_url(sqlite_template: Path, tmp_path: Path) -> str:
+    """A single kind of database: the files depend on none."""
+    return copy_of(sqlite_template, tmp_path)
+
+
+@pytest.fixture
+def exports(tmp_path: Path) -> Path:
+    folder = tmp_path / "exports"
+    folder.mkdir()
+    return folder
+
+
+def write(path: Path, *, old: bool = True) -> str:
+    path.write_bytes(b"12345")
+    if old:
+        os.utime(path, (LONG_AGO.timestamp(), LONG_AGO.timestamp()))
+    return path.name
+
+
+def test_old_archives_leave_if_they_have_an_age(database: Database, exports: Path, tmp_path: Path) -> None:
+    old = {write(exports / f"{uuid4()}.zip"), write(exports / f"{uuid4()}-2.zip")}
+    others = {write(exports / f"{uuid4()}.zip", old=False), write(exports / "backup.zip"), write(exports / "notes.txt")}
+    (exports / f"{uuid4()}.zip").symlink_to(tmp_path / "elsewhere")
+    assert passed(retention(database, tmp_path)).removed == {}, "archives are kept unless an age is set"
+    report = passed(retention(database, tmp_path, archives=MONTH))
+    assert (report.removed, report.bytes) == ({Kind.ARCHIVES: 2}, {Kind.ARCHIVES: 10})
+    remaining = {path.name for path in exports.iterdir() if not path.is_symlink()}
+    assert (remaining, remaining & old, sum(path.is_symlink() for path in exports.iterdir())) == (others, set(), 1)
+
+
+def test_earlier_days_leave_and_the_present_files_stay(database: Database, exports: Path, tmp_path: Path) -> None:
+    for name in ("events", "notices"):
+        write(exports / f"{name}-2025-01-31.jsonl")
+    stay = {
+        write(exports / name)
+        for name in ("events.jsonl", "notices.jsonl", f"events-{YESTERDAY}.jsonl", "items-2025-01-31.jsonl")
+    }
+    assert retention(database, tmp_path, lines=MONTH).survey().removed == {Kind.FILES_OF_LINES: 2}
+    report = passed(retention(database, tmp_path, lines=MONTH))
+    assert (report.removed, report.bytes) == ({Kind.FILES_OF_LINES: 2}, {Kind.FILES_OF_LINES: 10})
+    assert {path.name for path in exports.iterdir()} == stay
