@@ -45,7 +45,7 @@ class Folder:
 
     @property
     def patches(self) -> list[Document]:
-        names = [patch["path"] for patch in self.kustomization.get("patches", [])]
+        names = [patch["path"] for patch in self.kustomization.get("patches", []) if "path" in patch]
         return [document for name in names for document in read(self.path / name)]
 
     def _named(self, what: str) -> list[str]:

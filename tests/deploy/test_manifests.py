@@ -93,7 +93,7 @@ def job_for(crawler: Crawler) -> Document:
 
 def test_every_file_is_used(folder: Folder) -> None:
     told = folder.kustomization
-    used = {*told.get("resources", []), *(patch["path"] for patch in told.get("patches", []))}
+    used = {*told.get("resources", []), *(patch["path"] for patch in told.get("patches", []) if "path" in patch)}
     used |= {file for each in told.get("configMapGenerator", []) for file in each.get("files", [])}
     beside = {path.name for path in folder.path.iterdir() if path.is_file() or (path / KUSTOMIZATION).exists()}
     assert beside - {KUSTOMIZATION} == {name for name in used if "/" not in name}
@@ -276,15 +276,36 @@ def test_the_api_looks_at_jobs_and_keeps_nothing() -> None:
     assert by_name("Service", "api")["spec"]["ports"][0]["port"] == port
 
 
-@pytest.mark.parametrize("part", ["worker", "watcher", "api", "flows"])
-def test_who_speaks_to_temporal_has_its_certificates_where_there_are_any(part: str) -> None:
-    documents = [*HOME.manifests, *FLOWS.manifests]
-    pod = dict(manifests.pods(documents))[f"Deployment {part}"]
-    (container,) = pod["containers"]
-    assert {"secretRef": {"name": "temporal", "optional": True}} in container["envFrom"]
-    assert {"name": "temporal-tls", "mountPath": "/temporal-tls", "readOnly": True} in container["volumeMounts"]
-    secret = {"secretName": "temporal-tls", "optional": True}
-    assert {"name": "temporal-tls", "secret": secret} in pod["volumes"]
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="no kubectl here; `make test-cluster` brings its own")
+@pytest.mark.parametrize("component", ["temporal-tls", "temporal-api-key"])
+def test_who_speaks_to_temporal_has_its_credentials_by_a_component(component: str, tmp_path: Path) -> None:
+    shutil.copytree(KUBERNETES, tmp_path / "deploy")
+    (tmp_path / "own").mkdir()
+    components = [f"../deploy/components/{name}" for name in ("flows", component)]
+    kustomization = {"resources": ["../deploy/overlays/small"], "components": components}
+    (tmp_path / "own" / KUSTOMIZATION).write_text(yaml.safe_dump(kustomization))
+    documents = manifests.rendered("kubectl", str(tmp_path / "own"))
+    assert [problem for document in documents for problem in problems(document)] == []
+    having = dict[str, set[str]]()
+    for maker, pod in manifests.pods(documents):
+        (container,) = pod["containers"]
+        variables = {each["name"]: each.get("value") for each in container.get("env", [])}
+        if credentials := {name for name in variables if name.startswith(("TEMPORAL_TLS", "TEMPORAL_API"))}:
+            having[maker] = credentials
+            folders = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+            secrets = {each["name"]: each["secret"]["secretName"] for each in pod["volumes"] if "secret" in each}
+            paths = [str(variables[name]) for name in credentials if name.endswith("_PATH")]
+            assert all(path.startswith(f"{folders['temporal-tls']}/") for path in paths)
+            assert not paths or secrets["temporal-tls"] == "temporal-tls"
+    expected = (
+        {"TEMPORAL_API_KEY"}
+        if component == "temporal-api-key"
+        else {
+            "TEMPORAL_TLS",
+            *(f"TEMPORAL_TLS_{name}_PATH" for name in ("SERVER_CA_CERT", "CLIENT_CERT", "CLIENT_KEY")),
+        }
+    )
+    assert having == dict.fromkeys([f"Deployment {name}" for name in ("api", "flows", "watcher", "worker")], expected)
 
 
 def test_crawlctl_in_the_container_of_the_worker_has_the_api_and_its_token() -> None:
@@ -312,8 +333,8 @@ def test_a_host_of_steps_has_no_account_of_ours() -> None:
     assert pod["automountServiceAccountToken"] is False
     assert list(mounted_secrets(pod)) == ["CRAWLER_DATABASE__URL"]
     mounted = {volume["secret"]["secretName"] for volume in pod["volumes"] if "secret" in volume}
-    secrets = mounted | {source["secretRef"]["name"] for source in container["envFrom"]}
-    assert secrets == {"flows-credentials", "temporal", "temporal-tls"}, "our own credentials are not for authors' code"
+    assert mounted == {"flows-credentials"}, "our own credentials are not for authors' code"
+    assert "envFrom" not in container
     (rule,) = documents["NetworkPolicy", "flows"]["spec"]["egress"]
     assert [each["port"] for each in rule["ports"]] == [3306, 7233], "neither the API server nor the scheduler service"
     assert pod["terminationGracePeriodSeconds"] > Settings().flows.drain_seconds + END_SECONDS
@@ -373,7 +394,7 @@ def environment_of(documents: list[Document], part: str) -> dict[str, str]:
         values: dict[str, str] = settings["data"]
         return values
 
-    for source in container["envFrom"]:
+    for source in container.get("envFrom", []):
         if "configMapRef" in source:
             variables |= data(source["configMapRef"]["name"])
     for variable in container["env"]:
