@@ -27,6 +27,7 @@ CONTENDED = Counter(
     "Transactions that gave way to another: `repeated`, or `given_up` after the last try",
     ["outcome"],
 )
+DISCONNECTS = Counter("crawler_database_disconnects", "Statements that lost their connection to the database")
 CONNECTIONS = Gauge("crawler_database_connections", "Connections to the database that are in use")
 CONNECTION_LIMIT = Gauge("crawler_database_connection_limit", "Largest number of connections to the database")
 CLUSTER_SECONDS = Histogram(

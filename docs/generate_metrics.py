@@ -9,6 +9,7 @@ from prometheus_client.metrics import MetricWrapperBase
 
 from crawler_lifecycle import metrics
 from crawler_lifecycle.assembly.failing_workflows import FailingWorkflows
+from crawler_lifecycle.assembly.need_metrics import NeedMetrics
 from crawler_lifecycle.audits.processes import AuditMetrics
 from crawler_lifecycle.clusters.processes import SchedulerService
 from crawler_lifecycle.flows.processes.metrics import FlowMetrics
@@ -65,6 +66,7 @@ def _groups() -> dict[str, Iterable[Metric]]:
             *LineMetrics(nothing).describe(),
             *RunMetrics(nothing).describe(),
             *FlowMetrics(nothing).describe(),
+            *NeedMetrics(nothing).describe(),
         ],
         "Watcher": starts.collect(),
         "Scheduler service": scheduler.collect(),

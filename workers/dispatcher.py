@@ -5,6 +5,7 @@ from datetime import timedelta
 from functools import partial
 
 from crawler_lifecycle.assembly import process
+from crawler_lifecycle.assembly.need_metrics import NeedMetrics
 from crawler_lifecycle.assembly.parts import Parts
 from crawler_lifecycle.base.background import loop_in_thread
 from crawler_lifecycle.flows.processes.metrics import FlowMetrics
@@ -31,6 +32,7 @@ async def main(parts: Parts, stopped: asyncio.Event) -> None:
                 health_server.metrics.register(LineMetrics(parts.store.limits.all))
                 health_server.metrics.register(RunMetrics(parts.store.records.figures))
                 health_server.metrics.register(FlowMetrics(parts.store.flow_records.figures))
+                health_server.metrics.register(NeedMetrics(lambda: parts.store.flow_records))
             await loop_in_thread(partial(dispatcher.run, interval=interval), stopped)
 
 

@@ -3,7 +3,7 @@
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Mapping
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Protocol, runtime_checkable
 
 import psutil
@@ -18,6 +18,7 @@ from crawler_lifecycle.base.words import counted
 from crawler_lifecycle.clusters.ports import Cluster
 from crawler_lifecycle.context import ControlContext
 from crawler_lifecycle.errors import LifecycleError, NotReady
+from crawler_lifecycle.flows.ports.records import FlowRecords
 from crawler_lifecycle.limits.commands import LimitCommands
 from crawler_lifecycle.model.audits import FindingKind
 from crawler_lifecycle.runs.ports import Records
@@ -28,8 +29,9 @@ from crawler_lifecycle.temporal.engine import Engine
 from crawler_lifecycle.temporal.worker_checks import check_archive_worker, check_worker
 
 LEAST_RETENTION_DAYS = 7  # also for what the audit reads about lost supervisors after an outage of some days
+HOST_PATIENCE = timedelta(seconds=30)  # a healthy host takes a step within 30 s
 MOST_FINDINGS = 1000  # only failing workflows among the latest findings are reported
-MOST_NAMED = 10  # runs named in a message; further runs are shown as "..."
+MOST_NAMED = 10  # runs or flows named in a message; further names are shown as "..."
 STACK = "stack"
 OF_THE_STACK = frozenset(
     {
@@ -43,7 +45,7 @@ OF_THE_STACK = frozenset(
         "audit",
     }
 )
-OF_THE_DATABASE = frozenset({"database", "cluster", "limits", "runs"})
+OF_THE_DATABASE = frozenset({"database", "cluster", "limits", "hosts", "runs"})
 
 
 class Check(Message):
@@ -84,6 +86,7 @@ async def check_all(
         "notices": in_thread(lambda parts: parts.pusher.check()),
         "audit": audits.check,
         "limits": limits.check,
+        "hosts": lambda: context.database(lambda store: _hosts(store.flow_records)),
         # `audits` has the store already, but reads the database, so the check needs a thread for the database
         "runs": lambda: context.database(lambda _: _failing_runs(audits)),
     }
@@ -138,6 +141,17 @@ async def _installation(context: ControlContext[SqlStore]) -> str:
             "service for this installation, or take CRAWLER_CLUSTER__INSTALLATION from that service"
         )
     return f"{own}, " + ("the only one that the scheduler service serves" if served else "served like any other")
+
+
+def _hosts(records: FlowRecords) -> str:
+    total, flows = records.without_host(datetime.now(UTC) - HOST_PATIENCE, limit=MOST_NAMED)
+    if not total:
+        return "no flow waits for a host of steps"
+    more = ", ..." if total > len(flows) else ""
+    raise NotReady(
+        f"no host takes the steps of {counted(total, 'flow')} ({', '.join(flows)}{more}): start "
+        "`python -m workers.flows MODULE` or `crawlctl up --flows FILE`"
+    )
 
 
 def _failing_runs(audits: AuditCommands) -> str:

@@ -16,7 +16,7 @@ from crawler_lifecycle.base.pacing import Backoff
 from crawler_lifecycle.database.failures import NO_PRIMARY, UPGRADE, Contended, our_error
 from crawler_lifecycle.database.fair_lock import WITHOUT_LIMIT, FairLock
 from crawler_lifecycle.errors import NotReady
-from crawler_lifecycle.metrics import CONNECTION_LIMIT, CONNECTIONS, CONTENDED, STATEMENT_SECONDS
+from crawler_lifecycle.metrics import CONNECTION_LIMIT, CONNECTIONS, CONTENDED, DISCONNECTS, STATEMENT_SECONDS
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -224,6 +224,8 @@ def _measure_statements(engine: Engine, where: str) -> None:
     def fail(context: ExceptionContext) -> None:
         if context.connection is not None and context.statement is not None:
             end(context.connection, context.statement, str(context.original_exception))
+        if context.is_disconnect:
+            DISCONNECTS.inc()
 
     def end(connection: Connection, statement: str, outcome: str) -> None:
         nonlocal next_line_at

@@ -289,11 +289,13 @@ def test_who_speaks_to_temporal_has_its_credentials_by_a_component(component: st
     having = dict[str, set[str]]()
     for maker, pod in manifests.pods(documents):
         (container,) = pod["containers"]
-        variables = {each["name"]: each.get("value") for each in container.get("env", [])}
+        variables = {pair["name"]: pair.get("value") for pair in container.get("env", [])}
         if credentials := {name for name in variables if name.startswith(("TEMPORAL_TLS", "TEMPORAL_API"))}:
             having[maker] = credentials
             folders = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
-            secrets = {each["name"]: each["secret"]["secretName"] for each in pod["volumes"] if "secret" in each}
+            secrets = {
+                volume["name"]: volume["secret"]["secretName"] for volume in pod["volumes"] if "secret" in volume
+            }
             paths = [str(variables[name]) for name in credentials if name.endswith("_PATH")]
             assert all(path.startswith(f"{folders['temporal-tls']}/") for path in paths)
             assert not paths or secrets["temporal-tls"] == "temporal-tls"

@@ -47,6 +47,7 @@ CALM: Series = {
     **histogram("crawler_database_statement_seconds", f'{W},kind="UPDATE"'),
     f'crawler_database_contended_total{{{W},outcome="repeated"}}': RISES,
     f'crawler_database_contended_total{{{W},outcome="given_up"}}': STAYS,
+    f"crawler_database_disconnects_total{{{W}}}": "0x100 20x80",  # a restart of the server
     f"crawler_database_connections{{{W}}}": "5x180",
     f"crawler_database_connection_limit{{{W}}}": "10x180",
     f'crawler_kubernetes_answers_total{{{W},method="GET",status="200"}}': RISES,
@@ -78,6 +79,7 @@ CALM: Series = {
     f'api_requests_total{{{A},method="GET",route="/v1/runs",status="503"}}': "0+1x180",
     f"crawler_trigger_message_age_seconds{{{D}}}": "5x180",
     f"crawler_flow_silence_seconds{{{D}}}": "3600x180",
+    f"crawler_flows_without_host{{{D}}}": STAYS,
     f'crawler_build_info{{{W},version="1.0.0"}}': "1x180",
 }
 # each alert with the series that differ from the calm
@@ -86,6 +88,7 @@ SITUATIONS: dict[str, Series] = {
     "CrawlerPartUnavailable": {f'process_pulse_age_seconds{{{W},of="database"}}': STARTS},
     "CrawlerDatabaseSlow": histogram("crawler_database_statement_seconds", f'{W},kind="UPDATE"', fast=STAYS),
     "CrawlerDatabaseContended": {f'crawler_database_contended_total{{{W},outcome="given_up"}}': "0x175 1x5"},
+    "CrawlerDatabaseDisconnected": {f"crawler_database_disconnects_total{{{W}}}": "0+6x180"},
     "CrawlerDatabaseConnectionsUsed": {f"crawler_database_connections{{{W}}}": "10x180"},
     "CrawlerKubernetesFailing": {f'crawler_kubernetes_answers_total{{{W},method="GET",status="503"}}': STARTS},
     "CrawlerKubernetesSlow": histogram("crawler_kubernetes_request_seconds", f'{W},method="GET"', fast=STAYS),
@@ -113,6 +116,7 @@ SITUATIONS: dict[str, Series] = {
     "CrawlerApiFailing": {f'api_requests_total{{{A},method="GET",route="/v1/runs",status="503"}}': STARTS},
     "CrawlerTriggersLate": {f"crawler_trigger_message_age_seconds{{{D}}}": RISES},
     "CrawlerFlowSilent": {f"crawler_flow_silence_seconds{{{D}}}": "90000x180"},
+    "CrawlerFlowsWithoutHost": {f"crawler_flows_without_host{{{D}}}": "2x180"},
     "CrawlerVersionsMixed": {f'crawler_build_info{{{D},version="1.1.0"}}': "1x180"},
 }
 
