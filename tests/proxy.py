@@ -12,8 +12,7 @@ SIZE = 1 << 16
 
 class Proxy:
     def __init__(self, upstream: str) -> None:
-        address = urlsplit(upstream)
-        self._upstream = (address.hostname, address.port)
+        self.lead_to(upstream)
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
         self.dropped = 0
@@ -29,6 +28,11 @@ class Proxy:
         self._ended = False
 
     # Faults
+
+    def lead_to(self, upstream: str) -> None:
+        """New connections lead to this server, as after a change of a name's address; the others stay."""
+        address = urlsplit(upstream)
+        self._upstream = (address.hostname, address.port)
 
     def drop_after(self, sent: int, *, for_good: bool = False) -> None:
         """When this many more bytes have been sent, their connection ends; `for_good`: and every other one."""

@@ -43,6 +43,7 @@ def serve() -> None:
     control = Control(locate())
     forget_secrets()
     settings = control.installation.settings
+    settings.database.refuse_few_connections()
     logs.configure(settings.log.format, settings.log.level)
     control.context.store.records.installation()  # raises NotReady for a database with an unknown schema
     with http_process.listen(settings.api.url, "CRAWLER_API__URL") as listening:

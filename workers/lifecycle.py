@@ -37,6 +37,7 @@ HEARTBEAT_THROTTLE = timedelta(seconds=3)
 
 async def main(parts: Parts, stopped: asyncio.Event) -> None:
     """Work until a signal sets `stopped`. The audit's schedule and metrics are kept in the background."""
+    parts.settings.database.refuse_few_connections()
     settings = parts.settings.worker
     installation = parts.store.records.installation()  # raises NotReady for a database with an unknown schema
     engine = Engine(os.environ, settings.task_queue, runtime=_runtime(parts.settings.metrics))

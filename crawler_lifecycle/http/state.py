@@ -29,8 +29,8 @@ from crawler_lifecycle.temporal.engine import Engine
 
 VALID_SECONDS = 1.0  # all callers within this time share a result of the readiness check
 DOOR = "api"
-# Numbers of threads. Those that only read the database have at most half of a process's connections.
-CHANGE_READERS = 6  # for streams of changes
+# Numbers of threads. Those that only read the database leave two of LEAST_CONNECTIONS to commands.
+CHANGE_READERS = 3  # for streams of changes
 LOG_READERS = 8  # for streams that follow a log
 LOG_PART_READERS = 4  # for single parts of a log
 ARCHIVE_READERS = 2

@@ -7,12 +7,21 @@ from urllib.parse import quote, urlsplit
 
 from pydantic import BaseModel, Field, SecretStr
 
+from crawler_lifecycle.errors import NotReady
+
+# An API process or a worker needs these connections: slow readers and waits for locks leave connections to stops.
+LEAST_CONNECTIONS = 8
+
 
 class DatabaseSettings(BaseModel):
     url: str | None = Field(
         default=None, repr=False, description="SQLAlchemy URL; default: an SQLite file in the state folder"
     )
-    pool_size: int = Field(default=20, ge=1, description="largest number of connections of a process")
+    pool_size: int = Field(
+        default=20,
+        ge=1,
+        description=f"largest number of connections of a process; HTTP API and worker need {LEAST_CONNECTIONS}",
+    )
     tls: Literal["prefer", "verify", "require", "off"] = Field(
         default="prefer",
         description="for MySQL: `verify` (encrypted, and the server proves its name by a certificate), `require` "
@@ -22,6 +31,11 @@ class DatabaseSettings(BaseModel):
         default=None,
         description="file with the authorities that may sign the certificate, for `verify`; default: the system's",
     )
+
+    def refuse_few_connections(self) -> None:
+        """Raise NotReady if the pool is too small for an API process or a worker."""
+        if self.pool_size < LEAST_CONNECTIONS:
+            raise NotReady(f"CRAWLER_DATABASE__POOL_SIZE: expected {LEAST_CONNECTIONS} or more for this process")
 
     @property
     def address(self) -> str | None:

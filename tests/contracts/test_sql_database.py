@@ -4,6 +4,7 @@ import sqlite3
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
@@ -16,6 +17,8 @@ from crawler_lifecycle.database.failures import Contended
 from crawler_lifecycle.database.schema import histories, installation
 from crawler_lifecycle.database.transactions import lock_run
 from crawler_lifecycle.errors import Conflict, NotReady, PermanentError, TemporaryError
+from crawler_lifecycle.settings import Settings
+from crawler_lifecycle.settings.processes import LEAST_CONNECTIONS
 from tests.databases import MakeRun
 
 SQLITE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
@@ -214,6 +217,21 @@ def test_a_connection_lost_on_the_way_is_temporary_and_the_next_call_works(datab
     with pytest.raises(TemporaryError):
         database.transact(lose)
     database.transact(lambda connection: connection.exec_driver_sql("SELECT 1"))
+
+
+@MARIADB
+def test_all_activities_of_a_worker_share_the_fewest_connections(database_url: str) -> None:
+    """More acts at once than connections: each waits for a connection, and none fails."""
+    slots = Settings().worker.activity_slots
+
+    def act(connection: Connection) -> None:
+        connection.exec_driver_sql("SELECT SLEEP(0.02)")
+
+    with (
+        closing(Database(database_url, pool_size=LEAST_CONNECTIONS)) as database,
+        ThreadPoolExecutor(2 * slots) as threads,
+    ):
+        assert len(list(threads.map(lambda _: database.transact(act), range(2 * slots)))) == 2 * slots
 
 
 @MARIADB

@@ -16,14 +16,14 @@ PARTS = ("lifecycle", "dispatcher", "watcher")
 PATIENCE = 60.0
 
 
-async def _refuses(folder: Path, part: str, url: str) -> str:
+async def _refuses(folder: Path, part: str, url: str, **settings: str) -> str:
     nowhere = {"TEMPORAL_ADDRESS": "127.0.0.1:1", "TEMPORAL_CONFIG_FILE": "/dev/null"}
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-P", "-m", f"workers.{part}"),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
-        env=environment(folder) | nowhere | {"CRAWLER_STATE": str(folder), "CRAWLER_DATABASE__URL": url},
+        env=environment(folder) | nowhere | {"CRAWLER_STATE": str(folder), "CRAWLER_DATABASE__URL": url} | settings,
     )
     try:
         async with asyncio.timeout(PATIENCE):
@@ -40,6 +40,12 @@ async def _refuses(folder: Path, part: str, url: str) -> str:
 async def _all_refuse(folder: Path, url: str, *expected: str) -> None:
     for line in await asyncio.gather(*(_refuses(folder, part, url) for part in PARTS)):
         assert all(words in line for words in expected), line
+
+
+@pytest.mark.parametrize("part", ["api", "lifecycle"])
+async def test_a_pool_smaller_than_the_process_needs(tmp_path: Path, part: str) -> None:
+    line = await _refuses(tmp_path, part, f"sqlite:///{tmp_path}/crawler.db", CRAWLER_DATABASE__POOL_SIZE="7")
+    assert "CRAWLER_DATABASE__POOL_SIZE: expected 8 or more for this process" in line
 
 
 async def test_a_database_that_is_not_there(tmp_path: Path) -> None:

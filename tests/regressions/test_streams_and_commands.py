@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from crawler_lifecycle.assembly.control import Control
-from crawler_lifecycle.http.state import CHANGE_READERS, LOG_READERS, ApiState
+from crawler_lifecycle.http.state import CHANGE_READERS, LOG_READERS, SEARCHERS, ApiState
 from crawler_lifecycle.http.tokens import Tokens
 from crawler_lifecycle.runs.http import streams
 from crawler_lifecycle.runs.http.runs import RunsApi
 from crawler_lifecycle.settings.installation import Installation
-from crawler_lifecycle.settings.processes import ApiSettings
+from crawler_lifecycle.settings.processes import LEAST_CONNECTIONS, ApiSettings
 
 FOLLOWERS = 100  # more than the threads asyncio has by itself
 
@@ -74,3 +74,7 @@ async def test_slow_logs_hold_up_no_changes(
         each.cancel()
     await asyncio.gather(*followers, return_exceptions=True)
     api.log_readers._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def test_slow_readers_leave_connections_to_commands() -> None:
+    assert CHANGE_READERS + SEARCHERS + 2 <= LEAST_CONNECTIONS
