@@ -28,6 +28,7 @@ DATABASES := 'mariadb and not system and not crash and not outage and not cluste
 SEQUENCES := '(sequences or hypothesis and not mariadb) and not system and not crash and not outage and not cluster'
 UNIT   := 'not system and not mariadb and not sequences'
 CLUSTER := 'cluster and not large'
+STATEMENTS := build/statements
 # files of the tests on a control plane
 FILES  ?= tests/kubernetes tests/contracts
 # one shard of the suites that take long (tests/ci/shards.py); none: all of them
@@ -38,7 +39,7 @@ PART    = $(if $(SHARD),--shard $(SHARD)) --durations 20 --durations-min 10
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run up test test-databases test-sequences test-unit test-system test-all test-cluster test-cluster-large test-crashes test-outages test-restore test-large chaos test-triggers verdict-soak lint docs known-holes format bench ci ci-all lock clean mariadb chromium firefox unzips promtool
+.PHONY: help run up test test-databases test-mysql test-sequences test-unit test-system test-all test-cluster test-cluster-large test-crashes test-outages test-restore test-large chaos test-triggers verdict-soak lint docs known-holes format bench ci ci-all lock clean mariadb chromium firefox unzips promtool
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -56,6 +57,11 @@ test: $(VENV)/.installed-dev mariadb unzips promtool ## the tests, with a few on
 
 test-databases: $(VENV)/.installed-dev mariadb ## on MariaDB, what `make test` runs on SQLite alone (8 minutes on two cores)
 	@$(BIN)/pytest $(SPREAD) $(WORKERS) -q -m $(DATABASES) $(PART)
+
+test-mysql: $(VENV)/.installed-dev mariadb ## the contracts with SQLAlchemy compiling for MySQL 8.4, and MySQL's grammar of all statements (needs Node.js)
+	@rm -rf $(STATEMENTS) && mkdir -p $(STATEMENTS)
+	@TEST_DATABASE_AS=8.4.3 TEST_STATEMENTS=$(STATEMENTS) $(BIN)/pytest tests/contracts $(SPREAD) $(WORKERS) -q -m $(DATABASES) $(PART)
+	@$(BIN)/python -m tests.mysql_grammar $(STATEMENTS)
 
 test-sequences: $(VENV)/.installed-dev mariadb ## generated sequences and whole matrices, of which `make test` runs a few
 	@EXAMPLES=5 $(BIN)/pytest $(SPREAD) $(WORKERS) -q -m $(SEQUENCES) $(PART)

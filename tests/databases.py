@@ -1,4 +1,8 @@
-"""Databases for tests: SQLite files, and a real, private MariaDB server with its own data folder, socket and port."""
+"""Databases for tests: SQLite files, and a real, private MariaDB server with its own data folder, socket and port.
+
+`TEST_DATABASE_URL=mysql://root:secret@host:3306` names another server, by an account that may create databases and
+accounts; the tests of outages and failovers have private servers all the same.
+"""
 
 import os
 import shutil
@@ -8,7 +12,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -31,11 +35,14 @@ from crawler_lifecycle.model.requests import RunRequest
 from crawler_lifecycle.model.run_plan import RunRef
 from crawler_lifecycle.runs.ports import NewRun
 from crawler_lifecycle.stack.plan import free_ports
+from tests import disguise
 from tests.mysql_words import checked_names
 
 BOTH = ("sqlite", pytest.param("mariadb", marks=pytest.mark.mariadb))
 # the driver reads all certificates of the system for each connection that could be encrypted: 45 ms
 WITHOUT_TLS = "ssl_disabled=true"
+# the administrator's address of the server that is named, if one is
+NAMED_SERVER = sqlalchemy.make_url(os.environ["TEST_DATABASE_URL"]) if "TEST_DATABASE_URL" in os.environ else None
 START_SECONDS = 30
 STARTS = 3
 PROGRAM_FOLDERS = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/sbin", "/usr/local/sbin"))
@@ -71,6 +78,8 @@ def compiled_statements() -> Iterator[None]:
     compiled = CompiledStatements()
 
     def create_engine(*arguments: Any, **options: Any) -> sqlalchemy.Engine:
+        if "connect_args" in options:
+            options["connect_args"] |= disguise.CONNECT_ARGS
         return sqlalchemy.create_engine(*arguments, **options, execution_options={"compiled_cache": compiled})
 
     with pytest.MonkeyPatch.context() as patch:
@@ -81,6 +90,9 @@ def compiled_statements() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def mariadb_server() -> Iterator[int]:
     """The port of a server that lives as long as the test session (one for each of several test processes)."""
+    if NAMED_SERVER is not None:
+        yield NAMED_SERVER.port or 3306
+        return
     if not mariadb_is_installed():
         missing("no mariadbd on this machine (Debian's package is mariadb-server)")
     with running_mariadb(*RELAXED) as port:
@@ -88,11 +100,14 @@ def mariadb_server() -> Iterator[int]:
 
 
 @pytest.fixture(scope="session")
-def mariadb_url(mariadb_server: int) -> str:
+def mariadb_url(mariadb_server: int) -> Iterator[str]:
     """A database on that server, with the schema."""
-    url = f"{create_database(mariadb_server, 'crawler')}?{WITHOUT_TLS}"
+    name = "crawler" if NAMED_SERVER is None else f"crawler_{uuid4().hex}"
+    url = with_parameters(create_database(mariadb_server, name), WITHOUT_TLS)
     upgrade(url)
-    return url
+    yield url
+    if NAMED_SERVER is not None:
+        execute(mariadb_server, f"DROP DATABASE {name}")
 
 
 @pytest.fixture
@@ -288,7 +303,7 @@ def mariadb(*options: str) -> Iterator[MariaDB]:
             timeout=60,
         )
         assert made.returncode == 0, made.stdout + made.stderr
-        server = MariaDB([serve, *common, *options], Path(folder))
+        server = MariaDB([serve, *common, *disguise.OPTIONS, *options], Path(folder))
         server.start()
         try:
             yield server
@@ -314,9 +329,15 @@ def _answers(server: subprocess.Popen[bytes], port: int) -> bool:
 
 def execute(port: int, statement: str) -> None:
     """A statement of the server's administrator."""
-    connection = pymysql.connect(host="127.0.0.1", port=port, user="root", autocommit=True, ssl_disabled=True)
-    with connection, connection.cursor() as cursor:
+    with _administrator(port) as connection, connection.cursor() as cursor:
         cursor.execute(statement)
+
+
+def _administrator(port: int) -> "pymysql.Connection[Any]":
+    if NAMED_SERVER is None or port != NAMED_SERVER.port:
+        return pymysql.connect(host="127.0.0.1", port=port, user="root", autocommit=True, ssl_disabled=True)
+    user, password = NAMED_SERVER.username or "root", NAMED_SERVER.password or ""
+    return pymysql.connect(host=NAMED_SERVER.host, port=port, user=user, password=password, autocommit=True)
 
 
 def kill(port: int, connection: int) -> None:
@@ -326,7 +347,11 @@ def kill(port: int, connection: int) -> None:
 
 def cut(port: int, account: str) -> None:
     """The server ends all connections of this account."""
-    execute(port, f"KILL USER '{account}'")
+    with _administrator(port) as connection, connection.cursor() as cursor:
+        cursor.execute("SELECT id FROM information_schema.processlist WHERE user = %s", (account,))
+        for (number,) in cursor.fetchall():
+            with suppress(pymysql.OperationalError):  # it has ended meanwhile
+                cursor.execute(f"KILL {number:d}")
 
 
 def set_read_only(port: int, *, is_so: bool) -> None:
@@ -337,10 +362,17 @@ def set_read_only(port: int, *, is_so: bool) -> None:
 def create_database(port: int, name: str, password: str | None = None) -> str:
     """With a password: for an account of its own."""
     execute(port, f"CREATE DATABASE {name} CHARACTER SET utf8mb4")
-    if password is None:
-        return f"mysql://root@127.0.0.1:{port}/{name}"
-    execute(port, f"GRANT ALL ON {name}.* TO {name}@'%' IDENTIFIED BY '{password}'")
-    return f"mysql://{name}:{password}@127.0.0.1:{port}/{name}"
+    is_named = NAMED_SERVER is not None and port == NAMED_SERVER.port
+    server = NAMED_SERVER if NAMED_SERVER and is_named else sqlalchemy.make_url(f"mysql://root@127.0.0.1:{port}")
+    if password is not None:
+        execute(port, f"CREATE USER IF NOT EXISTS {name}@'%' IDENTIFIED BY '{password}'")
+        execute(port, f"GRANT ALL ON {name}.* TO {name}@'%'")
+        server = server.set(username=name, password=password)
+    return server.set(database=name).render_as_string(hide_password=False)
+
+
+def with_parameters(url: str, parameters: str) -> str:
+    return f"{url}{'&' if '?' in url else '?'}{parameters}"
 
 
 def empty(url: str) -> None:

@@ -21,7 +21,7 @@ LANGUAGE = re.split(
     """
     all and as asc between bigint by case collate create delete desc describe distinct div double else
     exists false for force from group ignore in index inner insert integer interval into is join json_table
-    kill left like limit lock mediumtext not null on or order outer over partition primary read
+    kill left like limit lock mediumtext not null of on or order outer over partition primary read
     row_number select set show straight_join table then true union update values varchar when where
     """.strip(),
 )

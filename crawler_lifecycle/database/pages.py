@@ -7,6 +7,7 @@ the statement joins this table.
 import json
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any, TypeVar
 
 from sqlalchemy import (
@@ -27,6 +28,8 @@ from sqlalchemy import (
     select,
 )
 from sqlalchemy.types import TypeDecorator
+
+from crawler_lifecycle.errors import PermanentError
 
 T = TypeVar("T")
 ROWS_IN_A_PAGE = 1000
@@ -132,6 +135,8 @@ def _type_name(connection: Connection, field: Column[Any]) -> str:
 def _encoder(field: Column[Any], dialect: Dialect) -> Callable[[Any], Any]:
     """Return the function from a value to its form in JSON: as the column stores the value, and a time as text."""
     if not isinstance(field.type, TypeDecorator):
+        if isinstance(field.type, String) and field.type.length:
+            return partial(_text_of_column, field, field.type.length)
         return int if isinstance(field.type, Boolean) else _unchanged  # the databases disagree about `true` in JSON
     as_stored = field.type.process_bind_param
 
@@ -140,6 +145,13 @@ def _encoder(field: Column[Any], dialect: Dialect) -> Callable[[Any], Any]:
         return stored.isoformat(" ", "microseconds") if isinstance(stored, datetime) else stored
 
     return encode
+
+
+def _text_of_column(field: Column[Any], longest: int, value: str) -> str:
+    """Return the text. Raise PermanentError for a text longer than its column: in a page MySQL makes it NULL."""
+    if len(value) > longest:
+        raise PermanentError(f"{field.name}: {len(value)} characters, expected {longest} at most")
+    return value
 
 
 def _unchanged(value: Any) -> Any:

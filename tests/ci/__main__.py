@@ -60,6 +60,7 @@ def _run(shard: int | None, seed: str, build: "subprocess.Popen[bytes]") -> None
         Step("known-holes"),
         Step("test", repeat=Repeat.TESTS),
         Step("test-databases", part, Repeat.TESTS, minutes),
+        Step("test-mysql", part, Repeat.TESTS, minutes),
         Step("test-sequences", part, Repeat.TESTS, minutes),
         Step("test-system", part, Repeat.TESTS, minutes),
         *(Step("test-crashes", (f"SHARD={number}",), Repeat.TESTS) for number in crashes),

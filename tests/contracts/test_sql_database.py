@@ -8,7 +8,7 @@ from contextlib import closing
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, insert, make_url, select, update
 
 from crawler_lifecycle.database import database as sql_database
 from crawler_lifecycle.database import migrate
@@ -19,7 +19,7 @@ from crawler_lifecycle.database.transactions import lock_run
 from crawler_lifecycle.errors import Conflict, NotReady, PermanentError, TemporaryError
 from crawler_lifecycle.settings import Settings
 from crawler_lifecycle.settings.processes import LEAST_CONNECTIONS
-from tests.databases import MakeRun
+from tests.databases import MakeRun, with_parameters
 
 SQLITE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 MARIADB = pytest.mark.parametrize("database_url", ["mariadb"], indirect=True)
@@ -184,8 +184,9 @@ def test_a_server_that_is_too_old_is_told(
 
 @MARIADB
 def test_a_server_that_does_not_know_us(database_url: str) -> None:
-    for url in (database_url.replace("root@", "nobody:secret@"), database_url.replace("/crawler", "/elsewhere")):
-        database = Database(url)
+    url = make_url(database_url)
+    for wrong in (url.set(username="nobody", password="secret"), url.set(database="elsewhere")):
+        database = Database(wrong.render_as_string(hide_password=False))
         with pytest.raises(NotReady, match="does not let us in") as refused, database.read():
             pass
         assert "secret" not in refused.value.message
@@ -237,7 +238,7 @@ def test_all_activities_of_a_worker_share_the_fewest_connections(database_url: s
 @MARIADB
 def test_the_server_ends_a_statement_before_the_driver_gives_up(database_url: str) -> None:
     """The driver closed the connection, and the server went on with a search among millions of rows."""
-    database = Database(f"{database_url}{'&' if '?' in database_url else '?'}read_timeout=6", pool_size=1)
+    database = Database(with_parameters(database_url, "read_timeout=6"), pool_size=1)
     with database.read() as connection:
         number = connection.exec_driver_sql("SELECT CONNECTION_ID()").scalar_one()
     with (
@@ -253,7 +254,7 @@ def test_the_server_ends_a_statement_before_the_driver_gives_up(database_url: st
 @MARIADB
 def test_a_write_that_waits_for_a_lock_names_the_lock(database_url: str) -> None:
     """Doctor told a person whose backup locked the database to ask for fewer rows."""
-    database = Database(f"{database_url}{'&' if '?' in database_url else '?'}read_timeout=6", pool_size=2)
+    database = Database(with_parameters(database_url, "read_timeout=6"), pool_size=2)
     with database.engine.connect() as other:
         other.exec_driver_sql("FLUSH TABLES WITH READ LOCK")
         try:

@@ -1,0 +1,1 @@
+"""Checks statements against the grammar of MySQL: MariaDB, on which the tests run, accepts some of its own."""
