@@ -7,12 +7,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Protocol, runtime_checkable
 
 import psutil
-from pydantic import Field
 
 from crawler_lifecycle.assembly.parts import Parts
 from crawler_lifecycle.assembly.store import SqlStore
 from crawler_lifecycle.audits.commands import AuditCommands
-from crawler_lifecycle.base.base import Message
 from crawler_lifecycle.base.disk import check_room
 from crawler_lifecycle.base.words import counted
 from crawler_lifecycle.clusters.ports import Cluster
@@ -20,6 +18,7 @@ from crawler_lifecycle.context import ControlContext
 from crawler_lifecycle.errors import LifecycleError, NotReady
 from crawler_lifecycle.flows.ports.records import FlowRecords
 from crawler_lifecycle.limits.commands import LimitCommands
+from crawler_lifecycle.model.answers import Check
 from crawler_lifecycle.model.audits import FindingKind
 from crawler_lifecycle.runs.ports import Records
 from crawler_lifecycle.settings import Settings, configuration, stack_file
@@ -45,22 +44,24 @@ OF_THE_STACK = frozenset(
         "audit",
     }
 )
+# that any process can check: not its own folders and accounts
+SHARED = OF_THE_STACK | {"database", "cluster", "limits", "hosts", "runs"}
 OF_THE_DATABASE = frozenset({"database", "cluster", "limits", "hosts", "runs"})
 
 
-class Check(Message):
-    """The result for a part. `line` describes the part or, unless `ok`, its fault and the remedy."""
-
-    part: str
-    ok: bool
-    line: str
-    because_of: str | None = Field(default=None, description="other part, whose fault keeps this part from a check")
-
-
 async def check_all(
-    context: ControlContext[SqlStore], parts: Parts, engine: Engine, audits: AuditCommands, limits: LimitCommands
+    context: ControlContext[SqlStore],
+    parts: Parts,
+    engine: Engine,
+    audits: AuditCommands,
+    limits: LimitCommands,
+    *,
+    is_shared: bool = False,
 ) -> list[Check]:
-    """Run all checks at the same time: a part that hangs must not delay the checks for other parts."""
+    """Run all checks at the same time: a part that hangs must not delay the checks for other parts.
+
+    `is_shared`: only the parts in SHARED.
+    """
     settings = context.installation.settings
 
     def in_thread(check: Callable[[Parts], str]) -> Callable[[], Awaitable[str]]:
@@ -92,6 +93,8 @@ async def check_all(
     }
     if settings.cluster.kind == "kubernetes":
         checks["cluster rights"] = in_thread(lambda parts: _rights(parts.cluster))
+    if is_shared:
+        checks = {part: check for part, check in checks.items() if part in SHARED}
     outcomes = await asyncio.gather(*(_outcome(check) for check in checks.values()))
     return _with_causes(dict(zip(checks, outcomes, strict=True)))
 
@@ -105,7 +108,7 @@ async def _outcome(check: Callable[[], Awaitable[str]]) -> str | LifecycleError:
 
 def _with_causes(outcomes: Mapping[str, str | LifecycleError]) -> list[Check]:
     """Return the checks. A part names the stack if the stack is down, or the first part with the same fault."""
-    stack = outcomes[STACK]
+    stack = outcomes.get(STACK)
     lost_parts = stack.parts if isinstance(stack, StackDown) else frozenset[str]()
     checks, first_parts = list[Check](), dict[str, str]()
     for part, outcome in outcomes.items():

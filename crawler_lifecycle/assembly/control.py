@@ -3,13 +3,15 @@
 `attention` counts the waits for a person: failures, runs without room, flows in need, findings, pauses and late audits.
 """
 
+import asyncio
+import time
 from copy import copy
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from crawler_lifecycle.assembly.checks import Check, check_all
+from crawler_lifecycle.assembly.checks import check_all
 from crawler_lifecycle.assembly.parts import Parts
 from crawler_lifecycle.assembly.store import SqlStore
 from crawler_lifecycle.audits.commands import AuditCommands
@@ -20,6 +22,7 @@ from crawler_lifecycle.flows.commands.flow_commands import FlowCommands
 from crawler_lifecycle.flows.rules.words import FAILURES_SHOWN, HOST_PATIENCE
 from crawler_lifecycle.limits.commands import LimitCommands
 from crawler_lifecycle.managers.commands import CatalogueManagers
+from crawler_lifecycle.model.answers import Check
 from crawler_lifecycle.model.records import RunFilter
 from crawler_lifecycle.model.states import ListedStatus
 from crawler_lifecycle.runs.commands.runs import RunCommands
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
     from crawler_lifecycle.temporal.engine import Engine
 
 MOST_FLOWS = 10  # named in an answer
+PARTS_SECONDS = 15.0  # the shared parts are checked at most once in this time, however many callers there are
 
 
 async def attention(context: "ControlContext[SqlStore]", engine: "Engine", audits: "AuditCommands") -> Attention:
@@ -90,6 +94,7 @@ class Control:
         self.installation = installation
         engine = Engine(installation.temporal, installation.settings.worker.task_queue)
         self.parts = Parts(installation.settings)
+        self._checking, self._checked_at, self._checks = asyncio.Lock(), -PARTS_SECONDS, list[Check]()
         self._set_up(ControlContext(installation, self.parts), engine)
 
     def _set_up(self, context: ControlContext[SqlStore], engine: Engine) -> None:
@@ -117,3 +122,11 @@ class Control:
 
     async def doctor(self) -> list[Check]:
         return await check_all(self.context, self.parts, self.engine, self.audits, self.limits)
+
+    async def shared_parts(self) -> list[Check]:
+        """Return the checks of the parts that all processes share, at most PARTS_SECONDS old."""
+        async with self._checking:
+            if time.monotonic() - self._checked_at >= PARTS_SECONDS:
+                parts = (self.context, self.parts, self.engine, self.audits, self.limits)
+                self._checks, self._checked_at = await check_all(*parts, is_shared=True), time.monotonic()
+            return self._checks

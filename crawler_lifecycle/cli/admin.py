@@ -14,8 +14,8 @@ from crawler_lifecycle.errors import NotReady
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from crawler_lifecycle.assembly.checks import Check
     from crawler_lifecycle.http.tokens import Tokens
+    from crawler_lifecycle.model.answers import Check
 
 # rights for a token: only `operate` allows changes, and only `results` shows results of flows' jobs
 SCOPES = click.Choice(["read", "operate", "results"])

@@ -26,6 +26,15 @@ class Resumed(Message):
     started: bool
 
 
+class Check(Message):
+    """The result for a part. `line` describes the part or, unless `ok`, its fault and the remedy."""
+
+    part: str
+    ok: bool
+    line: str
+    because_of: str | None = Field(default=None, description="other part, whose fault keeps this part from a check")
+
+
 class ClusterPlaces(Message):
     """Use for a cluster with a fixed number of places."""
 

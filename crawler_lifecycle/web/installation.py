@@ -4,18 +4,25 @@ from typing import Annotated, Protocol
 
 from fastapi import APIRouter, Depends
 
+from crawler_lifecycle.base.base import Message
 from crawler_lifecycle.http.state import READING, ApiState, ForCallers, api_state
-from crawler_lifecycle.model.answers import InstallationView
+from crawler_lifecycle.model.answers import Check, InstallationView
 from crawler_lifecycle.runs.commands.runs import RunCommands
 from crawler_lifecycle.runs.model import Attention
 
 MOST_SATURATED = 50  # runs in an answer
 
 
+class PartList(Message):
+    parts: list[Check]
+
+
 class HasInstallation(ForCallers, Protocol):
     runs: RunCommands
 
     async def attention(self) -> Attention: ...
+
+    async def shared_parts(self) -> list[Check]: ...
 
 
 CurrentApi = Annotated[ApiState[HasInstallation], Depends(api_state)]
@@ -32,3 +39,11 @@ async def get_attention(api: CurrentApi) -> Attention:
 def get_installation(api: CurrentApi) -> InstallationView:
     """Return the use of the installation's capacity, and the runs for which its cluster has no room."""
     return api.control.runs.installation(MOST_SATURATED)
+
+
+@router.get("/parts", dependencies=READING)
+async def get_parts(api: CurrentApi) -> PartList:
+    """Return the health of the database, Temporal, the workers and all shared parts, as in `crawlctl doctor`. Folders
+    and accounts belong to a single process and are left out. A result is at most 15 seconds old.
+    """
+    return PartList(parts=await api.control.shared_parts())

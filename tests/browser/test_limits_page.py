@@ -261,3 +261,12 @@ async def test_the_installation_tells_how_full_it_is_and_what_waits_for_room(pag
     assert await page.evaluate("[...document.querySelectorAll('.back a')].at(-1).hidden"), (
         "no setting for Temporal's UI"
     )
+
+
+async def test_the_installation_shows_the_health_of_its_parts(page: Page) -> None:
+    await show_limits(page)
+    pills = "[...document.querySelectorAll('.health .pill')].filter((pill) => pill.dataset.status === '%s')"
+    await page.until(f"{pills % 'COMPLETED'}.some((pill) => pill.textContent === 'database')")
+    await page.until(f"{pills % 'FAILED'}.some((pill) => pill.textContent === 'temporal')")
+    await page.until_text("temporal: Temporal does not answer")
+    assert "worker:" not in await page.evaluate("document.querySelector('.health').innerText"), "follows from Temporal"

@@ -212,6 +212,28 @@ async def test_an_approval_is_given_where_it_stands(page: Page, shelf: Shelf) ->
     await page.until("document.querySelector('.timeline').textContent.includes('approved')")
 
 
+async def test_an_approval_is_given_in_its_box(page: Page, shelf: Shelf) -> None:
+    pushed(shelf.database, Workflow("box", id="box").add_approval("go").add("work", plain, deps="go")).go_on()
+    await page.evaluate("location.hash = '#/flows/box?view=graph'")
+    await page.click(".box.decide button", "Approve")
+    records = SqlStore(shelf.database).flow_records
+    await eventually(
+        lambda: next(job for job in records.kept("box").ledger.members.values() if job.kind == "approval").decision
+    )
+
+
+async def test_a_graph_is_drawn_larger_smaller_and_to_fit(page: Page, shelf: Shelf) -> None:
+    pushed(shelf.database, diamond("zoomed"))
+    await page.evaluate("location.hash = '#/flows/zoomed?view=graph'")
+    await page.until("document.querySelectorAll('.box').length === 4")
+    width = "Math.round(document.querySelector('.box').getBoundingClientRect().width)"
+    before = await page.evaluate(width)
+    await page.click("[aria-label='Zoom in']", "+")
+    assert await page.evaluate(width) == pytest.approx(1.25 * before, abs=1)
+    await page.click(".chip", "Fit")
+    assert await page.evaluate(width) == before, "all of it is in sight, and no larger than before"
+
+
 async def test_an_approval_is_asked_for_at_the_top_and_in_the_list(page: Page, shelf: Shelf) -> None:
     sub = Workflow().add_approval("go").add("work", plain, deps="go")
     pushed(shelf.database, Workflow("person", id="person").add_workflow("release", sub))

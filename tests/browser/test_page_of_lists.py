@@ -19,6 +19,7 @@ from crawler_lifecycle.model.requests import KeptRequest
 from crawler_lifecycle.model.retries import Retries
 from crawler_lifecycle.model.states import RunStatus, TaskStatus
 from crawler_lifecycle.runs.http.messages import StartRequest
+from crawler_lifecycle.schedules.http import ScheduleBody
 from tests.browser.chromium import Page
 from tests.browser.pages import IS_LIVE
 from tests.browser.shelf import MARKS, Shelf
@@ -29,7 +30,7 @@ from tests.databases import ref_to
 
 pytestmark = MARKS
 PAGE_FOLDER = Path(__file__).parents[2] / "crawler_lifecycle" / "web" / "page"
-LARGEST_PAGE = 175_000  # bytes, before compression
+LARGEST_PAGE = 184_000  # bytes, before compression
 FIELD = "document.querySelector('.filters input[name=%s]').%s"
 WRITE = """((field) => { field.value = '%(value)s'; field.dispatchEvent(new Event('change')); })(
     document.querySelector('.filters input[name=%(name)s]'))"""
@@ -63,7 +64,21 @@ SCHEDULES = """void (window.fetch = ((real) => (path, ...rest) => path === '/v1/
          next_at: [new Date(Date.now() + 7_300_000).toISOString()]},
         {schedule_id: 'held', crawler: 'books', cron: [], paused: true, next_at: []},
         {schedule_id: 'past', crawler: 'books', cron: [], next_at: []},
-        {schedule_id: 'other', crawler: 'toys', cron: [], next_at: []}]})) : real(path, ...rest))(window.fetch))"""
+        {schedule_id: 'other', crawler: 'toys', cron: [],
+         next_at: [new Date(Date.now() + 7_300_000).toISOString()]}]})) : real(path, ...rest))(window.fetch))"""
+# What is made, changed and deleted is kept, and not sent.
+KEEPS_SCHEDULES = """void (window.sent = [], window.fetch = ((real) => async (path, options) => {
+  const run = {crawler: 'books', trigger: 'scheduled', run_id: null, arguments: {depth: '3'}, priority: 5};
+  const at = (hour) => `2026-11-30T0${hour}:00:00Z`;
+  const start = (status, hour) => ({at: at(hour), run_id: hour, run_status: status, outcome: 'started'});
+  if (!path.startsWith('/v1/schedules/')) return real(path, options);
+  const {method, headers, body} = options;
+  if (method !== 'GET') window.sent.push([method, path, headers['If-None-Match'] ?? '', JSON.parse(body ?? 'null')]);
+  return Response.json({schedule_id: 'nightly', run, flow: null, cron: ['0 3 * * *'], every_seconds: null,
+    offset_seconds: 0, time_zone: 'UTC', jitter_seconds: 60, missed_window_seconds: 3600, overlap: 'queue',
+    occurrences: [start('FAILED', 3), start('COMPLETED', 2), {at: at(1), outcome: 'skipped', reason: 'overlap'}],
+    other_starts: []});
+})(window.fetch))"""
 
 
 @pytest.fixture
@@ -405,6 +420,22 @@ async def test_what_needs_a_person_is_told_on_every_view(page: Page, shelf: Shel
     shelf.end(stuck, [None], TaskStatus.SUCCEEDED)
 
 
+async def test_crawlers_say_when_they_start_next_and_their_defaults(page: Page) -> None:
+    await page.evaluate(CATALOGUE)
+    await page.evaluate(SCHEDULES)
+    await page.evaluate("""void (window.fetch = ((real) => async (path, ...rest) => path === '/v1/crawlers/toys'
+        ? Response.json({processes: 12, max_duration_seconds: 600}) : real(path, ...rest))(window.fetch))""")
+    await page.evaluate("location.hash = '#/crawlers'")
+    await page.until("document.querySelector('[data-key=toys] [data-label=Next]').textContent === 'in 2 h'")
+    assert await page.evaluate("document.querySelector('[data-key=never] [data-label=Next]').textContent") == ""
+    await page.click("[data-key=toys] button", "Start")
+    hints = "['tasks', 'max_parallel', 'max_duration_seconds'].map((name) => document.getElementById(`start-${name}`))"
+    await page.until(f"{hints}.map((field) => field.placeholder).join() === '12,default,600'")
+    await page.press("Escape")
+    await page.reload()
+    await page.until(IS_LIVE)
+
+
 async def test_a_start_outside_of_its_schedule_asks(page: Page) -> None:
     await page.evaluate(SCHEDULES)
     await page.evaluate("location.hash = '#/schedules'")
@@ -413,6 +444,47 @@ async def test_a_start_outside_of_its_schedule_asks(page: Page) -> None:
     assert not await page.evaluate("performance.getEntriesByType('resource').some((it) => it.name.includes('trigger'))")
     await page.press("Escape")
     await page.until("!document.querySelector('dialog')")
+    await page.reload()
+    await page.until(IS_LIVE)
+
+
+async def test_schedules_are_made_changed_and_deleted_on_their_page(page: Page) -> None:
+    await page.evaluate(SCHEDULES)
+    await page.evaluate(KEEPS_SCHEDULES)
+    await page.evaluate("location.hash = '#/schedules'")
+    ends = "[...document.querySelectorAll('[data-key=nightly] .ends i')].map((end) => end.title).join('; ')"
+    await page.until(f"{ends} === '2026-11-30T01:00:00Z: skipped, overlap; run 2: completed; run 3: failed'")
+    await page.click("[data-key=nightly] button", "Change")
+    await page.until("document.querySelector('dialog [name=cron]').value === '0 3 * * *'")
+    await page.evaluate("document.querySelector('dialog [name=cron]').value = '0 4 * * *\\n@weekly'")
+    await page.click("dialog button", "Save")
+    await page.until("window.sent.length === 1 && !document.querySelector('dialog')")
+    run = {"crawler": "books", "arguments": {"depth": "3"}, "priority": 5}
+    rules = {
+        "jitter_seconds": 60,
+        "offset_seconds": 0,
+        "missed_window_seconds": 3600,
+        "overlap": "queue",
+        "time_zone": "UTC",
+    }
+    changed = {**rules, "cron": ["0 4 * * *", "@weekly"], "run": run}
+    await page.click(".tools button", "Make a schedule")
+    for name, value in {"name": "hourly", "crawler": "toys", "every_seconds": "3600"}.items():
+        await page.evaluate(f"document.querySelector('dialog [name={name}]').value = '{value}'")
+    await page.click("dialog button", "Make")
+    await page.until("window.sent.length === 2 && !document.querySelector('dialog')")
+    created = {"cron": [], "every_seconds": 3600, "overlap": "skip", "run": {"crawler": "toys", "arguments": {}}}
+    await page.click("[data-key=nightly] button", "Change")
+    await page.click("dialog button", "Delete")
+    await page.until_text("Delete nightly?", "Runs under way continue")
+    await page.click("dialog button", "Delete")
+    await page.until("window.sent.length === 3")
+    assert await page.evaluate("window.sent") == [
+        ["PUT", "/v1/schedules/nightly", "", changed],
+        ["PUT", "/v1/schedules/hourly", "*", created],
+        ["DELETE", "/v1/schedules/nightly", "", None],
+    ]
+    assert [ScheduleBody.model_validate(body).overlap for body in (changed, created)] == ["queue", "skip"]
     await page.reload()
     await page.until(IS_LIVE)
 

@@ -12,12 +12,12 @@ from uuid import uuid4
 import pytest
 
 from crawler_lifecycle import settings
-from crawler_lifecycle.assembly.checks import Check
 from crawler_lifecycle.assembly.clusters import cluster_of
 from crawler_lifecycle.assembly.control import Control
 from crawler_lifecycle.clusters.kubernetes.cluster import KubernetesCluster
 from crawler_lifecycle.clusters.kubernetes.observe.jobs import THREADS
 from crawler_lifecycle.errors import BadInput, NotFound, NotReady, Refused, TemporaryError
+from crawler_lifecycle.model.answers import Check
 from crawler_lifecycle.model.deployment import Crawler, DeploymentRequest
 from crawler_lifecycle.model.looks import JobPhase
 from crawler_lifecycle.settings import configuration

@@ -6,9 +6,9 @@ from uuid import uuid4
 
 import pytest
 
-from crawler_lifecycle.assembly.checks import Check
 from crawler_lifecycle.assembly.control import Control
 from crawler_lifecycle.database import migrate
+from crawler_lifecycle.model.answers import Check
 from crawler_lifecycle.settings.installation import Installation
 from tests.schedulers import TOKEN, SmallCluster, a_catalogue, served
 

@@ -1,6 +1,7 @@
 """The API tells the use of the installation, the runs without room, and the address of a run in Temporal's Web UI."""
 
 import re
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -79,6 +80,17 @@ def test_use_and_saturation_of_the_installation(
         (started.run_id, "capacity", "exceeded: pods"),
     ]
     assert answer["saturated"][0]["tasks"] == {"QUEUED": 2}
+
+
+def test_the_health_of_the_shared_parts_is_checked_once_for_all_callers(http: httpx.Client) -> None:
+    parts = {part["part"]: part for part in http.get("/v1/parts").json()["parts"]}
+    assert parts["database"]["ok"]
+    assert (parts["temporal"]["ok"], parts["worker"]["because_of"]) == (False, "temporal")
+    assert parts.keys() >= {"scheduler service", "cluster", "hosts"}
+    assert parts.keys().isdisjoint({"settings", "disk", "stack", "events", "archives", "notices"})
+    began = time.monotonic()
+    assert {part["part"]: part for part in http.get("/v1/parts").json()["parts"]} == parts
+    assert time.monotonic() - began < 1, "Temporal is not asked again"
 
 
 def test_attention_counts_what_waits_for_people(http: httpx.Client, database: Database, make_run: MakeRun) -> None:

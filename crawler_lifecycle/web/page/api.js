@@ -45,7 +45,7 @@ export function keepScopes(scopes) {
 
 export const get = (path, signal) => call("GET", path, undefined, {}, signal);
 export const post = (path, body = {}, headers = {}) => call("POST", path, body, headers);
-export const put = (path, body) => call("PUT", path, body);
+export const put = (path, body, headers = {}) => call("PUT", path, body, headers);
 
 // A file of the API: a link could not carry the token.
 export async function save(path, name, headers = {}) {
@@ -65,7 +65,7 @@ export const isOpen = ({ status }) => !(status >= 400 && status < 500) || [408, 
 
 export const pauseAfter = ({ pause }) => Math.max(2000, (pause ?? 0) * 1000);
 
-async function call(method, path, body, headers, signal) {
+export async function call(method, path, body, headers = {}, signal = null) {
   const limit = AbortSignal.timeout(PATIENCE);
   const response = await ask(path, {
     method,

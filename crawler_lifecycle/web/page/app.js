@@ -5,7 +5,8 @@ import { showNeeds } from "/now.js";
 import { showRuns } from "/runs.js";
 import { showFlow } from "/flow.js";
 import { showFlows } from "/flows.js";
-import { showAudits, showCrawler, showCrawlers, showSchedules } from "/tables.js";
+import { showSchedules } from "/schedules.js";
+import { showAudits, showCrawler, showCrawlers } from "/tables.js";
 import { goOnStarting, openStart } from "/start.js";
 
 const [main, startButton, banner, live, places, strip] = ["main", "start", "banner", "live", "places", "needs"].map((id) => document.getElementById(id));

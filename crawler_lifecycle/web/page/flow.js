@@ -39,7 +39,7 @@ export function showFlow({ main, name: id, place, signal }) {
   const ask = (title, submit, about, ...asked) => question(title, submit, about, () => send(...asked));
   const common = { path, place, keep, act, send, signal, ask };
   const [ledger, items] = [makeLedger(common), makeItems(common)];
-  const graph = makeGraph((job) => { turn("ledger"); ledger.open(job); });
+  const graph = makeGraph((job) => { turn("ledger"); ledger.open(job); }, (job) => act("approve", { job }, () => "Approved."));
   const chart = h("div.chart");
   const lines = h("ol.timeline");
   const panels = { items: items.element, graph: graph.element, ledger: ledger.element, time: chart, log: lines };

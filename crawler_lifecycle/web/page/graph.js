@@ -1,7 +1,7 @@
 // A flow as a picture: layers from left to right, coloured by state. Sub-workflows, jobs that are alike, and where there
 // would be too many boxes the jobs of a layer, are one box until somebody opens it.
 
-import { bar, chipGroup, counted, fill, h, inWords, JOB_STATES, lasting, lookOfJob, number, patch, setText, stateCounts, stateInWords, sum, visible } from "/kit.js";
+import { bar, chipGroup, counted, fill, h, inWords, JOB_STATES, lasting, lookOfJob, mayOperate, number, patch, setText, stateCounts, stateInWords, sum, visible } from "/kit.js";
 import { shownReason } from "/standing.js";
 
 const MOST = 1000;
@@ -10,10 +10,11 @@ const [HEIGHT, DOWN] = [42, 12]; // of a box, as in style.css, and between boxes
 const SIZES = [[178, 54], [164, 40], [150, 34], [136, 28], [122, 24]]; // widths of a box and of the space to its right: the first that fits
 const MOST_WAYS = 300; // places that lines pass beside boxes
 const HEAD = 6; // of an arrow
+const [SMALLEST, LARGEST, STEP] = [0.3, 2, 1.25]; // of the zoom
 const MARKS = { completed: "\u2713", discarded: "\u2715", cancelled: "\u2298", executing: "\u25b6", retryable: "\u21bb", odd: "!" };
 
-// `choose(job)`: somebody wants to know more of it.
-export function makeGraph(choose) {
+// `choose(job)`: somebody wants to know more of it. `approve(path)`: somebody approves.
+export function makeGraph(choose, approve) {
   const opened = new Set();
   let jobs = new Map();
   let groups = null;
@@ -27,8 +28,19 @@ export function makeGraph(choose) {
   drawing.append(lines, heads);
   const picture = h("div.graph", drawing, layers);
   const frame = h("div.scroll", { tabindex: "0", role: "region", "aria-label": "Graph" }, picture);
-  const element = h("div", h("div.tools", note, open), frame);
+  let zoom = 1;
+  const zoomTo = (factor) => { picture.style.zoom = zoom = Math.min(LARGEST, Math.max(SMALLEST, factor)); };
+  const zooms = chipGroup("Zoom", h("button.chip", { "aria-label": "Zoom out", onclick: () => zoomTo(zoom / STEP) }, "\u2212"),
+    h("button.chip", { "aria-label": "Zoom in", onclick: () => zoomTo(zoom * STEP) }, "+"), h("button.chip", fit, "Fit"));
+  const element = h("div", h("div.tools", zooms, note, open), frame);
   new ResizeObserver(() => groups && draw(jobs)).observe(frame);
+
+  function fit() {
+    zoomTo(1);
+    zoomTo(Math.min(1, (frame.clientWidth - 30) / picture.offsetWidth, (0.7 * innerHeight - 30) / picture.offsetHeight));
+  }
+
+  const asks = (job) => job && mayOperate() && jobs.get(job).kind === "approval" && jobs.get(job).state === "available";
 
   function draw(latest, needs = groups) {
     jobs = latest;
@@ -56,7 +68,7 @@ export function makeGraph(choose) {
       known = shape;
       patch(layers, columns, (keys) => columns.indexOf(keys), () => h("div"), (layer, keys) => {
         layer.style.height = `${heightOf(keys)}px`; // also of a layer that is not drawn because nobody sees it
-        patch(layer, keys.map((key) => units.get(key) ?? { key, isWay: true }), ({ key }) => key, makeBox, (box, unit) => unit.isWay || paint(box, unit, jobs.get(unit.job)));
+        patch(layer, keys.map((key) => units.get(key) ?? { key, isWay: true }), ({ key, job }) => (asks(job) ? `${key}\n?` : key), makeBox, (box, unit) => unit.isWay || paint(box, unit, jobs.get(unit.job)));
       });
     }
     patch(open, [...opened], (key) => key, (key) => h("button.chip", {
@@ -66,6 +78,7 @@ export function makeGraph(choose) {
 
   function makeBox({ key, job, isWay }) {
     if (isWay) return h("i.way");
+    if (asks(job)) return h("div.box.decide", h("button", () => choose(jobs.get(job))), h("button.primary", () => approve(job), "Approve"));
     return h("button.box", () => {
       if (job) return choose(jobs.get(job));
       opened.add(key);
@@ -88,7 +101,7 @@ function paint(box, { key, job, title, counts, size }, row) {
   if (box.title === whole && box.dataset.ended === `${row?.ended_at}`) return;
   box.title = whole;
   Object.assign(box.dataset, { status: look, many: !job, ended: `${row?.ended_at}` });
-  fill(box, job ? [h("b", h("span", { "aria-hidden": "true" }, MARKS[look] ?? "\u25cb"), ` ${job.split("/").pop()}`), h("small", aboutJob(row, why, about))]
+  fill(box.matches(".decide") ? box.firstChild : box, job ? [h("b", h("span", { "aria-hidden": "true" }, MARKS[look] ?? "\u25cb"), ` ${job.split("/").pop()}`), h("small", aboutJob(row, why, about))]
     : [h("b", `${number(size)} \u00d7 ${nameOf(key)}`), bar(counts, JOB_STATES)]);
 }
 

@@ -7,10 +7,14 @@ export function showInstallation({ main, signal }) {
   const done = () => table.load();
   const button = (scope, name, ask) => h("button", () => ask(limits.get(scope) ?? null, done), name);
   const add = [button(null, "Set a limit", askForLimits), button(null, "Pause", askToPause)];
-  const [tiles, full] = [h("dl.tiles"), h("ul.events")];
+  const [tiles, full, health] = [h("dl.tiles"), h("ul.events"), h("div.health")];
+  let asking = null;
+  const learnParts = () => { // a part that hangs does not hold up the rest
+    asking ??= get("/v1/parts", signal).then(({ parts }) => fill(health, partsInWords(parts)), () => {}).finally(() => { asking = null; });
+  };
   const table = showTable({
     main, signal, title: "Installation", kind: "boxed.limits", none: "", tools: h("div.actions.right", add),
-    about: [tiles, full, h("h2", "Limits"), h("p.quiet", "A run is queued until every limit of its scopes has room. Lowering a limit does not stop running work.")],
+    about: [tiles, full, health, h("h2", "Limits"), h("p.quiet", "A run is queued until every limit of its scopes has room. Lowering a limit does not stop running work.")],
     columns: {
       Scope: ({ scope }) => scopeLink(scope),
       "Runs|num": (each) => use(each.runs_begun, each.runs),
@@ -24,6 +28,7 @@ export function showInstallation({ main, signal }) {
         : button(scope, "Pause", askToPause)),
     },
     read: async () => {
+      learnParts();
       const [{ limits: found }, whole] = await Promise.all([get("/v1/limits", signal), get("/v1/installation", signal)]);
       fill(tiles, capacity(whole));
       fill(full, whole.saturated.map((run) => h("li", runLink(run.run_id),
@@ -41,6 +46,11 @@ const capacity = ({ limits: own, places, ...whole }) => pairs({
   ...(places && { "Places in the cluster": [use(places.taken, places.total), places.waiting > 0 && h("small", `${number(places.waiting)} waiting`)].flat() }),
   "Stuck for over 5 min": whole.saturated_runs ? h("b.bad", number(whole.saturated_runs)) : number(0),
 });
+
+// The health of each part, and what is wrong.
+const partsInWords = (parts) => [h("h2", "Parts"),
+  h("div.chips", parts.map(({ part, ok, line }) => h("span.pill", { dataset: { status: ok ? "COMPLETED" : "FAILED" }, title: line }, part))),
+  ...parts.filter(({ ok, because_of: other }) => !ok && !other).map(({ part, line }) => h("p.problem", h("b", part), `: ${line}`))];
 
 // With a bar against the limit.
 const use = (used, most) => (most === null ? number(used) : [`${number(used)} of ${number(most)}`,

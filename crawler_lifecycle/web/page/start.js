@@ -37,6 +37,11 @@ function open(starting, like = null) {
   const labels = control("labels", "Labels, with blanks between", { placeholder: "site:books.example" });
   const priority = control("priority", "Priority, -100 to 100", { pattern: "-?[0-9]*", placeholder: own });
   const numbers = [tasks, parallel, longest, limit, priority];
+  const showDefaults = async () => {
+    const entry = await get(`/v1/crawlers/${encodeURIComponent(crawler.input.value.trim())}`, closed.signal).catch(() => ({})); // an unknown name
+    for (const { input } of numbers) input.placeholder = entry[input.name === "tasks" ? "processes" : input.name] ?? own;
+  };
+  crawler.input.onchange = showDefaults;
   const names = h("datalist", { id: "crawlers" });
   const problem = alertLine();
   const send = h("button.primary", { type: "submit" }, "Start");
@@ -198,6 +203,7 @@ function open(starting, like = null) {
   get("/v1/crawlers", closed.signal)
     .then(({ crawlers }) => names.replaceChildren(...crawlers.map((name) => h("option", { value: name }))))
     .catch(() => {}); // a name can be typed
+  if (like) showDefaults();
   if (starting) wait();
   else crawler.input.focus();
 }

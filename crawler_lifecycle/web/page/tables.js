@@ -2,7 +2,7 @@ import { crawled, crawlerLink, duration, endedBecause, fill, get, h, inWords, is
 import { drawColumns } from "/chart.js";
 import { question } from "/dialog.js";
 import { openStart } from "/start.js";
-import { commandButton, showTable } from "/table.js";
+import { showTable } from "/table.js";
 
 const RUNS = 60;
 const OF_A_RUN = {
@@ -11,18 +11,28 @@ const OF_A_RUN = {
   "Details|why": (run) => [isOver(run) ? run.reason !== "all_succeeded" && h("p.because", endedBecause(run)) : progress(run), h("span.crawled", crawled(run.stats))],
 };
 
+// None while Temporal does not answer.
+const readSchedules = (signal) => get("/v1/schedules", signal).then(({ schedules }) => schedules, () => []);
+
 export function showCrawlers({ main, signal }) {
+  let [schedules, asking] = [[], null];
+  const learn = () => { // the list does not wait for Temporal
+    asking ??= readSchedules(signal).then((found) => { schedules = found; asking = null; });
+    return Promise.race([asking, new Promise((resume) => setTimeout(resume, 500))]);
+  };
   showTable({
     main, signal, title: "Crawlers", none: "The catalogue has no crawlers: add one to its file.",
     columns: {
       "Crawler|name": ({ key }) => crawlerLink(key),
       "Last ten runs|dots": ({ ends }) => health(ends),
       ...Object.fromEntries(Object.entries(OF_A_RUN).map(([name, cell]) => [name, ({ latest }) => (latest ? cell(latest) : name === "Status" && h("span.quiet", "never run"))])),
+      Next: ({ next }) => next && due(next),
       "|act": ({ key }) => mayOperate() && h("div.actions", h("button", () => openStart({ crawler: key }), "Start \u2026")),
     },
     read: async () => {
-      const { crawlers } = await get("/v1/crawler-runs", signal);
-      return { items: crawlers.map(({ crawler, ...rest }) => ({ key: crawler, look: rest.latest && look(rest.latest), ...rest })) };
+      const [{ crawlers }] = await Promise.all([get("/v1/crawler-runs", signal), learn()]);
+      const next = (crawler) => schedules.filter((each) => each.crawler === crawler && !each.paused).flatMap((each) => each.next_at).sort()[0];
+      return { items: crawlers.map(({ crawler, ...rest }) => ({ key: crawler, look: rest.latest && look(rest.latest), next: next(crawler), ...rest })) };
     },
   });
 }
@@ -46,8 +56,7 @@ export function showCrawler({ main, name, signal }) {
     main, signal, title: name, tools: h("div.actions.right", start), about: [about], none: "No run of this crawler yet.",
     columns: OF_A_RUN,
     read: async () => {
-      const [{ runs }, { schedules }] = await Promise.all([
-        get(`/v1/runs?${query}&limit=${RUNS}`, signal), get("/v1/schedules", signal).catch(() => ({ schedules: [] }))]);
+      const [{ runs }, schedules] = await Promise.all([get(`/v1/runs?${query}&limit=${RUNS}`, signal), readSchedules(signal)]);
       const own = schedules.filter((each) => each.crawler === name);
       fill(plans, own.flatMap((each) => ["Schedule ", link("#/schedules", each.schedule_id), ": ", due(each.next_at[0]) ?? (each.paused ? "paused" : "no further start"), ". "]));
       const over = runs.filter(isOver).reverse();
@@ -71,10 +80,10 @@ function showUnknown(main, name) {
 }
 
 // How the latest runs ended, newest last.
-function health(ends) {
-  const judged = ends.filter((end) => end.status !== "STOPPED");
+export function health(ends) {
+  const judged = ends.filter(({ status }) => ["COMPLETED", "FAILED"].includes(status));
   const good = judged.filter((end) => look(end) === "COMPLETED").length;
-  const told = (end) => `run ${end.run_id}: ${[end.status.toLowerCase(), end.outcome].filter(Boolean).join(", ")}`;
+  const told = (end) => `${end.run_id ? `run ${end.run_id}` : end.name}: ${[end.status.toLowerCase(), end.outcome].filter(Boolean).join(", ")}`;
   return ends.length > 0 && [h("span.ends", { role: "img", "aria-label": `The last runs, oldest first: ${ends.toReversed().map(told).join("; ")}` },
     ends.toReversed().map((end) => h("i", { dataset: { status: look(end) }, title: told(end) }))), judged.length > 0 && h("small.num", `${number(Math.round(100 * good / judged.length))} %`)];
 }
@@ -86,28 +95,7 @@ function successOf(good, all) {
 }
 
 // The day, if it is not within one.
-const due = (at) => (Date.parse(at) - Date.now() > 86_400_000 ? time(at) : when(at));
-
-const startOnce = ({ key }, started) => question(`Start ${key} now?`, "Start now", "One start outside of its times. The times stay as they are.",
-  async () => { await post(`/v1/schedules/${encodeURIComponent(key)}/trigger`); toast(`Started: ${key}.`); started(); }, false);
-
-export function showSchedules({ main, signal }) {
-  const button = ({ key }, verb, name) => commandButton(name, async () => {
-    await post(`/v1/schedules/${encodeURIComponent(key)}/${verb}`);
-    return `${name}: ${key}.`;
-  }, () => table.load());
-  const table = showTable({
-    main, signal, title: "Schedules", none: "No schedules yet. `crawlctl schedule create` makes one.",
-    columns: {
-      Schedule: ({ key }) => h("b", key), Starts: (each) => (each.crawler ? crawlerLink(each.crawler) : each.flow_id),
-      When: (each) => [...each.cron, each.every_seconds && `every ${duration(each.every_seconds * 1000)}`, each.cron.length > 0 && each.time_zone].filter(Boolean).join(", "),
-      Next: (each) => (each.paused ? pill("paused") : each.next_at.slice(0, 3).flatMap((at, place) => [place > 0 && ", ", due(at)])), Last: (each) => when(each.last_started_at),
-      "|act": (each) => mayOperate() && h("div.actions", h("button", () => startOnce(each, table.load), "Start now \u2026"),
-        each.paused ? button(each, "resume", "Resume") : button(each, "pause", "Pause")),
-    },
-    read: async () => ({ items: (await get("/v1/schedules", signal)).schedules.map((each) => ({ key: each.schedule_id, ...each })) }),
-  });
-}
+export const due = (at) => (Date.parse(at) - Date.now() > 86_400_000 ? time(at) : when(at));
 
 export function showAudits({ main, signal }) {
   const about = h("p.quiet");
