@@ -2,7 +2,9 @@
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Mapping
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Protocol, runtime_checkable
 
@@ -12,7 +14,7 @@ from crawler_lifecycle.assembly.parts import Parts
 from crawler_lifecycle.assembly.store import SqlStore
 from crawler_lifecycle.audits.commands import AuditCommands
 from crawler_lifecycle.base.disk import check_room
-from crawler_lifecycle.base.words import counted
+from crawler_lifecycle.base.words import counted, span
 from crawler_lifecycle.clusters.ports import Cluster
 from crawler_lifecycle.context import ControlContext
 from crawler_lifecycle.errors import LifecycleError, NotReady
@@ -21,12 +23,15 @@ from crawler_lifecycle.limits.commands import LimitCommands
 from crawler_lifecycle.model.answers import Check
 from crawler_lifecycle.model.audits import FindingKind
 from crawler_lifecycle.runs.ports import Records
+from crawler_lifecycle.schedules.commands.late_starts import late_starts
 from crawler_lifecycle.settings import Settings, configuration, stack_file
 from crawler_lifecycle.settings.installation import Installation
 from crawler_lifecycle.temporal.connection import search_attribute_types
 from crawler_lifecycle.temporal.engine import Engine
 from crawler_lifecycle.temporal.worker_checks import check_archive_worker, check_worker
 
+SLOW_SECONDS = 3.0  # for an answer from the database or from Temporal
+LATE_SECONDS = 120.0  # after a schedule's time
 LEAST_RETENTION_DAYS = 7  # also for what the audit reads about lost supervisors after an outage of some days
 HOST_PATIENCE = timedelta(seconds=30)  # a healthy host takes a step within 30 s
 MOST_FINDINGS = 1000  # only failing workflows among the latest findings are reported
@@ -37,6 +42,7 @@ OF_THE_STACK = frozenset(
         "temporal",
         "temporal retention",
         "search attributes",
+        "starts",
         "worker",
         "archive worker",
         "scheduler service",
@@ -77,6 +83,7 @@ async def check_all(
         "temporal": lambda: _temporal(engine),
         "temporal retention": lambda: check_retention(engine, settings),
         "search attributes": lambda: _search_attributes(engine),
+        "starts": lambda: _starts(engine, datetime.now(UTC)),
         "worker": lambda: check_worker(engine),
         "archive worker": lambda: check_archive_worker(engine),
         "scheduler service": lambda: context.scheduler(lambda scheduler: scheduler.check()),
@@ -128,8 +135,11 @@ async def _settings() -> str:
 
 
 def _database(installation: Installation, records: Records) -> str:
-    uid = records.installation()
-    records.check_write()
+    with _refused_if_slow(
+        f"the database at {installation.database_name}", "look for locks, other loads and the server's disk"
+    ):
+        uid = records.installation()
+        records.check_write()
     warning = installation.settings.database.warning
     return f"{installation.database_name}, installation {uid}" + (f"; {warning}" if warning else "")
 
@@ -182,8 +192,35 @@ def _rights(cluster: Cluster) -> str:
 
 
 async def _temporal(engine: Engine) -> str:
-    await engine.ping()
+    with _refused_if_slow(
+        f"Temporal at {engine.address}", "check its database, its workers and the namespace's limits"
+    ):
+        await engine.ping()
     return f"{engine.address}, namespace {engine.namespace}"
+
+
+@contextmanager
+def _refused_if_slow(part: str, remedy: str) -> Iterator[None]:
+    """Raise NotReady if the block takes longer than SLOW_SECONDS."""
+    began = time.monotonic()
+    yield
+    if (seconds := time.monotonic() - began) > SLOW_SECONDS:
+        raise NotReady(f"{part} is slow: an answer took {seconds:.1f} s; {remedy}")
+
+
+async def _starts(engine: Engine, now: datetime) -> str:
+    """Raise NotReady for accepted requests without runs, and for a schedule that has not fired in time."""
+    if await engine.missing_search_attributes():
+        return "unknown without the search attributes"
+    late = await late_starts(engine, now)
+    if late.schedule_seconds > LATE_SECONDS:
+        raise NotReady(
+            f"a schedule has not fired for {span(int(late.schedule_seconds))} after its time: check the workers and "
+            "the database of Temporal"
+        )
+    if late.requests:
+        raise NotReady(f"{counted(late.requests, 'accepted request')} without a run: `crawlctl status` names them")
+    return "all accepted requests are runs, and no schedule is late"
 
 
 async def check_retention(engine: Engine, settings: Settings) -> str:

@@ -8,7 +8,8 @@ from prometheus_client import CollectorRegistry
 from temporalio.client import Schedule, ScheduleActionStartWorkflow, ScheduleCalendarSpec, ScheduleRange, ScheduleSpec
 from temporalio.testing import WorkflowEnvironment
 
-from crawler_lifecycle.errors import TemporaryError
+from crawler_lifecycle.assembly import checks
+from crawler_lifecycle.errors import NotReady, TemporaryError
 from crawler_lifecycle.model.naming import RUN_WORKFLOW
 from crawler_lifecycle.schedules.commands.late_starts import LateStarts, late_starts, requests_without_run
 from crawler_lifecycle.schedules.processes import LateStartMetrics
@@ -36,6 +37,8 @@ async def test_an_accepted_request_without_a_worker_is_counted_after_a_minute(en
     await eventually_async(is_counted)
     named = await requests_without_run(engine, now + timedelta(minutes=2))
     assert (named.total, named.workflows) == (1, [handle.id])
+    with pytest.raises(NotReady, match="1 accepted request without a run: `crawlctl status` names"):
+        await checks._starts(engine, now + timedelta(minutes=2))
     assert (await requests_without_run(engine, now)).total == 0
     assert (await late_starts(engine, now)).requests == 0, "a worker may still be in time"
     await handle.terminate()
@@ -63,6 +66,8 @@ async def test_a_schedule_is_late_from_its_time_on_unless_paused(engine: Engine)
 
     try:
         await eventually_async(is_late)
+        with pytest.raises(NotReady, match="a schedule has not fired for 1 h after its time"):
+            await checks._starts(engine, due + timedelta(hours=1))
         assert (await late_starts(engine, due - timedelta(hours=1))).schedule_seconds == 0
         await handle.pause()
         await eventually_async(is_quiet)

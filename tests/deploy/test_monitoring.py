@@ -37,6 +37,13 @@ def histogram(metric: str, labels: str, *, fast: str = RISES, slow: str = RISES)
     return {f'{metric}_bucket{{{labels},le="{le}"}}': values for le, values in buckets.items()}
 
 
+def latency(*, fast: str = RISES) -> Series:
+    """Return the buckets of Temporal's SDK: up to 50 milliseconds, ten seconds, and all."""
+    labels = 'namespace="a",job="crawler-lifecycle/worker-temporal",operation="StartWorkflowExecution"'
+    buckets = {"50": fast, "10000": RISES, "+Inf": RISES}
+    return {f'temporal_request_latency_bucket{{{labels},le="{le}"}}': values for le, values in buckets.items()}
+
+
 CALM: Series = {
     **{f'up{{namespace="a",job="crawler-lifecycle/{name}"}}': "1x180" for name in ("dispatcher", "scheduler", "api")},
     f'up{{{W},pod="1"}}': "1x180",
@@ -50,6 +57,7 @@ CALM: Series = {
     f"crawler_database_disconnects_total{{{W}}}": "0x100 20x80",  # a restart of the server
     f"crawler_database_connections{{{W}}}": "5x180",
     f"crawler_database_connection_limit{{{W}}}": "10x180",
+    **latency(),
     f'crawler_kubernetes_answers_total{{{W},method="GET",status="200"}}': RISES,
     f'crawler_kubernetes_answers_total{{{W},method="GET",status="503"}}': "0+1x180",
     **histogram("crawler_kubernetes_request_seconds", f'{W},method="GET"'),
@@ -90,6 +98,7 @@ SITUATIONS: dict[str, Series] = {
     "CrawlerDatabaseContended": {f'crawler_database_contended_total{{{W},outcome="given_up"}}': "0x175 1x5"},
     "CrawlerDatabaseDisconnected": {f"crawler_database_disconnects_total{{{W}}}": "0+6x180"},
     "CrawlerDatabaseConnectionsUsed": {f"crawler_database_connections{{{W}}}": "10x180"},
+    "CrawlerTemporalSlow": latency(fast=STAYS),
     "CrawlerKubernetesFailing": {f'crawler_kubernetes_answers_total{{{W},method="GET",status="503"}}': STARTS},
     "CrawlerKubernetesSlow": histogram("crawler_kubernetes_request_seconds", f'{W},method="GET"', fast=STAYS),
     "CrawlerWatchFailing": {f"crawler_kubernetes_watch_failures_total{{{D}}}": "0+2x180"},

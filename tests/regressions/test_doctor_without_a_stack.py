@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from crawler_lifecycle.assembly import checks
 from crawler_lifecycle.assembly.checks import OF_THE_STACK, check_stack
 from crawler_lifecycle.assembly.control import Control
 from crawler_lifecycle.errors import NotReady
@@ -87,9 +88,17 @@ def test_an_outage_of_temporal_alone_is_told_once(
     monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:1")
     checks = {check["part"]: check for check in json.loads(crawlctl("doctor", "--json").stdout)}
     assert {part for part, check in checks.items() if check["because_of"] == "temporal"} == {
-        "temporal retention", "search attributes", "worker", "archive worker", "audit",
+        "temporal retention", "search attributes", "starts", "worker", "archive worker", "audit",
     }  # fmt: skip
     assert (checks["stack"]["ok"], checks["installation"]["because_of"]) == (True, "scheduler service")
+
+
+def test_a_slow_database_is_told(crawlctl: Crawlctl, state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert crawlctl("db", "upgrade").exit_code == 0
+    monkeypatch.setattr(checks, "SLOW_SECONDS", 0.0)
+    database = next(check for check in json.loads(crawlctl("doctor", "--json").stdout) if check["part"] == "database")
+    assert not database["ok"]
+    assert "is slow: an answer took" in database["line"]
 
 
 def test_errors_of_commands_name_the_state_folder(crawlctl: Crawlctl, state: Path) -> None:
