@@ -65,3 +65,9 @@ def test_a_command_names_the_missing_extra(command: str, tmp_path: Path) -> None
 def test_a_module_names_the_missing_extra(module: str) -> None:
     done = without_extras(f"import {module}")
     assert done.stderr.splitlines()[-1].endswith("is not installed: pip install 'crawler-lifecycle[server]'")
+
+
+def test_a_process_names_the_missing_extra_in_one_line() -> None:
+    done = without_extras("sys.argv[0] = '-m'\nimport workers.lifecycle")
+    assert done.returncode == 1
+    assert re.fullmatch(r"Error: \w+ is not installed: pip install 'crawler-lifecycle\[server\]'\n", done.stderr)
