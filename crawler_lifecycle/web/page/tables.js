@@ -1,4 +1,4 @@
-import { crawled, crawlerLink, duration, endedBecause, fill, get, h, inWords, isOver, lasting, link, look, mayOperate, number, pill, post, progress, runLink, setText, shownStatus, standing, time, toast, took, when } from "/kit.js";
+import { capital, crawled, crawlerLink, duration, endedBecause, fill, get, h, inWords, isOver, lasting, link, look, mayOperate, number, pill, post, progress, runLink, setText, shownStatus, standing, time, toast, took, when } from "/kit.js";
 import { drawColumns } from "/chart.js";
 import { question } from "/dialog.js";
 import { openStart } from "/start.js";
@@ -111,11 +111,11 @@ export function showAudits({ main, signal }) {
       Since: (each) => when(each.first_seen_at), Closed: (each) => (each.closed_at ? when(each.closed_at) : pill("open")),
     },
     read: async () => {
-      const { audits, findings, last_complete_at: last } = await get("/v1/audits", signal);
+      const { audits, findings, last_complete_at: last, first_due: first, problem } = await get("/v1/audits", signal);
       now.hidden = !mayOperate();
       const examined = Object.values(audits.find((each) => each.complete)?.parts ?? {}).reduce((all, part) => all + part.examined, 0);
       fill(about, ["An audit compares the database with Temporal and the cluster, and repairs what disagrees. ",
-        ...(last ? ["The last complete audit ended ", when(last), examined > 0 && `, after ${number(examined)} checks`, "."] : ["No audit has been complete yet."])]);
+        ...(last ? ["The last complete audit ended ", when(last), examined > 0 && `, after ${number(examined)} checks`, "."] : [first ? `${capital(first)}.` : "No audit has been complete yet."]), problem && h("b.bad", ` ${capital(problem)}.`)]);
       return { items: findings.map((each) => ({ key: `${each.kind}${each.subject}${each.first_seen_at}`, ...each })) };
     },
   });
