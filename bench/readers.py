@@ -1,8 +1,15 @@
-"""Forty readers with one token search among all runs; another token lists the newest runs meanwhile."""
+"""Forty readers with one token search among all runs; another token lists the newest runs meanwhile.
 
+The API, the readers (`python -m bench.readers URL TOKEN SEARCH`) and the measurement are processes of their own. The
+readers yield to the API, as on other machines.
+"""
+
+import os
+import signal
+import subprocess
+import sys
 import threading
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from statistics import median
@@ -19,17 +26,19 @@ from crawler_lifecycle.assembly.store import SqlStore
 from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.database.migrate import upgrade
 from crawler_lifecycle.database.schema import histories
-from crawler_lifecycle.http.tokens import Scope
+from crawler_lifecycle.http.tokens import Scope, Tokens
 from crawler_lifecycle.model.deployment import Crawler
 from crawler_lifecycle.model.requests import RunRequest
 from crawler_lifecycle.runs.ports import NewRun
-from tests.apis import Api, served
+from crawler_lifecycle.stack.plan import free_ports
 from tests.databases import create_database, running_mariadb
+from tests.waiting import until
 
 READERS = 40
 COPIED = 10_000  # runs in a statement
 LISTS = 40  # of the other token, beside each kind of search
 UNIQUE = {"run_uid", "workflow_id", "first_execution_run_id"}
+SETTLING = 3.0  # seconds until all readers ask
 SEARCHES = ("search=zzz", "reason=nope", "requested_by=nobody")
 
 
@@ -39,10 +48,52 @@ def measure(scale: Scale) -> Table:
         upgrade(url)
         with closing(Database(url)) as database:
             database.transact(lambda connection: _fill(connection, database, scale.crawled))
-        settings = {"CRAWLER_API__REQUESTS_PER_SECOND": "100000"}
-        with served(Path(folder), url, **settings) as api:
-            rows = [("nobody searches", *_lists(api)), *(_beside(api, search) for search in SEARCHES)]
-    return Table(("forty readers ask for", "list of another token, median ms", "longest ms"), rows)
+        tokens = Tokens(Path(folder, "api-tokens.json"))
+        lister, reader = tokens.make("lister", [Scope.READ]), tokens.make("reader", [Scope.READ])
+        with _served(folder, url, {"CRAWLER_API__REQUESTS_PER_SECOND": "100000"}) as api:
+            rows: list[Row] = [("nobody searches", "-", *_lists(api, lister))]
+            for search in SEARCHES:
+                with _searching(api, reader, search):
+                    rows.append((f"`{search}`", "none", *_lists(api, lister)))
+        with _served(folder, url, {}) as api, _searching(api, reader, SEARCHES[0]):
+            rows.append((f"`{SEARCHES[0]}`", "50 a second", *_lists(api, lister)))
+    return Table(("forty readers ask for", "limit of requests", "list of another token, median ms", "longest ms"), rows)
+
+
+@contextmanager
+def _served(folder: str, database: str, settings: Mapping[str, str]) -> Iterator[str]:
+    """Serve the API in a process of its own, and yield its address."""
+    (port,) = free_ports(1)
+    url = f"http://127.0.0.1:{port}"
+    own = {"CRAWLER_STATE": folder, "CRAWLER_DATABASE__URL": database, "CRAWLER_API__URL": url}
+    environment = {**os.environ, **own, "TEMPORAL_ADDRESS": "127.0.0.1:1", **settings}
+    with _process([sys.executable, "-m", "workers.api"], environment):
+        until(lambda: _is_up(url), "the API to be up")
+        yield url
+
+
+def _is_up(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/healthz", trust_env=False).status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+@contextmanager
+def _process(command: list[str], environment: Mapping[str, str]) -> Iterator[None]:
+    with subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL) as process:
+        try:
+            yield
+        finally:
+            process.terminate()
+
+
+@contextmanager
+def _searching(api: str, token: str, search: str) -> Iterator[None]:
+    """Let the readers ask again and again during the block."""
+    with _process(["nice", "-n", "19", sys.executable, "-m", "bench.readers", api, token, search], os.environ):
+        threading.Event().wait(SETTLING)
+        yield
 
 
 def _fill(connection: Connection, database: Database, runs: int) -> None:
@@ -57,16 +108,15 @@ def _fill(connection: Connection, database: Database, runs: int) -> None:
         stored += connection.execute(insert(histories).from_select(names, copies)).rowcount
 
 
-def _beside(api: Api, search: str) -> Row:
-    with _searching(api, search):
-        return (f"`{search}`", *_lists(api))
-
-
-def _lists(api: Api) -> tuple[float, float]:
+def _lists(api: str, token: str) -> tuple[float, float]:
     """Return the median and the longest time of a list in milliseconds."""
-    with api.client(Scope.READ) as http:
+    with _client(api, token) as http:
         taken = [_seconds(http) for _ in range(LISTS)]
     return median(taken) * 1000, max(taken) * 1000
+
+
+def _client(api: str, token: str) -> httpx.Client:
+    return httpx.Client(base_url=api, headers={"Authorization": f"Bearer {token}"}, timeout=60, trust_env=False)
 
 
 def _seconds(http: httpx.Client) -> float:
@@ -75,21 +125,18 @@ def _seconds(http: httpx.Client) -> float:
     return perf_counter() - began
 
 
-@contextmanager
-def _searching(api: Api, search: str) -> Iterator[None]:
-    """Let the readers ask again and again during the block."""
-    over, token = threading.Event(), api.token(Scope.READ)
+def read(api: str, token: str, search: str) -> None:
+    """Search again and again, by as many readers at once, until SIGTERM."""
 
-    def read() -> None:
-        with api.client(token=token) as http:
-            while not over.is_set():
+    def search_on() -> None:
+        with _client(api, token) as http:
+            while True:
                 http.get(f"/v1/runs?{search}")
 
-    with ThreadPoolExecutor(READERS) as readers:
-        reading = [readers.submit(read) for _ in range(READERS)]
-        try:
-            yield
-        finally:
-            over.set()
-            for reader in reading:
-                reader.result()
+    for _ in range(READERS):
+        threading.Thread(target=search_on, daemon=True).start()
+    signal.pause()
+
+
+if __name__ == "__main__":
+    read(*sys.argv[1:])

@@ -53,16 +53,18 @@ def _counted(
     failed = store.records.counts(RunFilter(listed=(ListedStatus.FAILED,), since=now - FAILURES_SHOWN, flows=True))
     approvals = store.flow_records.awaiting_approval(limit=MOST_FLOWS)
     hostless = store.flow_records.without_host(now - HOST_PATIENCE, limit=MOST_FLOWS)
+    saturated = store.records.saturated(0)
     with_failures = store.flow_records.with_failed_items(now - FAILURES_SHOWN, limit=MOST_FLOWS)
     return Attention(
         failed_runs=sum(failed.counts.values()),
         more_failed_runs=bool(failed.at_least),
         with_failed_items=FlowsInNeed(total=with_failures[0], flows=with_failures[1]),
-        saturated_runs=store.records.saturated(0).total,
+        saturated_runs=saturated.total,
+        more_saturated_runs=saturated.has_more,
         awaiting_approval=FlowsInNeed(total=approvals[0], flows=approvals[1]),
         without_host=FlowsInNeed(total=hostless[0], flows=hostless[1]),
         open_findings=sum(store.findings.overview(audits=0, findings=0).open.values()),
-        pauses=sum(record.paused_at is not None for record in store.limits.all()),
+        pauses=store.limits.pauses(),
         without_run=without_run,
         audit_problem=audit_problem,
     )

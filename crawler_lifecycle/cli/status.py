@@ -25,7 +25,8 @@ def status_lines(installation: InstallationView, attention: Attention) -> Iterat
     yield _line("open", counted(installation.open_runs, "run"), "list --flows")
     yield _line("running", f"{_of(limits.runs_begun, limits.runs)}, tasks: {in_cluster}{places}")
     yield _need("waiting", installation.runs_in_line, "run", " for a permit", "limits")
-    yield _need("stuck", attention.saturated_runs, "run", " without capacity for over 5 min")
+    stuck = f"{' or more' if attention.more_saturated_runs else ''} without capacity for over 5 min"
+    yield _need("stuck", attention.saturated_runs, "run", stuck)
     for run in installation.saturated[:MOST_STUCK]:
         cause = waiting_words(run.waiting_cause) if run.waiting_cause else "waits"
         yield f"    run {run.run_id}  {run.crawler}  {cause}, since {rfc3339(run.waiting_since)}"

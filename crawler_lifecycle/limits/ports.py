@@ -13,6 +13,9 @@ class Limits(Protocol):
     def all(self) -> list[LimitRecord]:
         """Return the limits of every scope that has limits or a pause, with their use; the installation comes first."""
 
+    def pauses(self) -> int:
+        """Count the paused scopes."""
+
     def change(self, scope: str, values: Mapping[str, int | None], actor: str | None) -> None:
         """Write the named values (runs, tasks, weight) of the scope; None takes a value away."""
 

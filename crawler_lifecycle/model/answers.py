@@ -55,13 +55,19 @@ class InstallationView(Message):
 
     installation: str = Field(description="UUID of the installation")
     limits: LimitRecord = Field(description="caps and pause of the installation, with the present use")
-    open_runs: int = Field(description="runs that are not over, with those of flows")
+    open_runs: int = Field(
+        description="runs that are not over, with those of flows; from a thousand on, those that have begun or wait "
+        "for their permit"
+    )
     runs_in_line: int = Field(description="runs that wait for their permit, whichever scope holds them")
     places: ClusterPlaces | None = Field(
         description="places for jobs in the cluster; null: the cluster has no fixed number of places, such as "
         "Kubernetes, or could not be read"
     )
     saturated_runs: int = Field(description="runs that have waited for room in the cluster for five minutes or longer")
+    more_saturated_runs: bool = Field(
+        default=False, description="whether there may be more: up to 500 that wait for one cause are counted"
+    )
     saturated: list[RunSummary] = Field(description="the saturated runs that wait longest, each with its waiting cause")
 
 

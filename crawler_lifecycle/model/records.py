@@ -203,7 +203,7 @@ class CrawlerRuns(Message):
 
     crawler: str
     latest: RunSummary | None = Field(description="latest run, also in a flow; null: the crawler has never run")
-    ends: list[RunEnd] = Field(description="the latest ten runs that are over, newest first")
+    ends: list[RunEnd] = Field(description="those of the newest 16 runs that are over, ten at most, newest first")
 
 
 HIDDEN = "***"  # shown in place of a variable's value

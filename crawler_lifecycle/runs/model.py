@@ -111,6 +111,9 @@ class Attention(Message):
         description="flows that ended in the last 24 hours with failed items of a manager, without cancelled flows"
     )
     saturated_runs: int = Field(description="runs that have waited for room in the cluster for five minutes or longer")
+    more_saturated_runs: bool = Field(
+        default=False, description="whether there may be more: up to 500 that wait for one cause are counted"
+    )
     awaiting_approval: FlowsInNeed = Field(description="flows with an approval that nobody has decided yet")
     without_host: FlowsInNeed = Field(description="flows with a step without a host")
     without_run: RequestsInNeed | None = Field(

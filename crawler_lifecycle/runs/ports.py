@@ -79,9 +79,9 @@ class FoundRuns:
 class SaturatedRuns:
     """Open runs that have waited for room in the cluster for long."""
 
-    open: int  # number of all open runs
     total: int
     longest: list[RunSummary]  # the longest wait first; a limited number
+    has_more: bool  # whether more may have waited for long: 500 are counted for a cause
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +128,9 @@ class Records(Protocol):
 
     def saturated(self, limit: int) -> SaturatedRuns:
         """Return the installation's open runs that have waited for room in the cluster for long."""
+
+    def count_open(self) -> int | None:
+        """Count the installation's open runs. Return None if there are too many to count."""
 
     def details(self, run_id: int) -> RunDetails: ...
 

@@ -12,7 +12,7 @@ from crawler_lifecycle.database.database import Database
 YEARS = 2
 CRAWLERS, REQUESTERS, SITES = 200, 50, 100
 TASKS = 4  # of a run
-OPEN = 250  # one run of so many is open, and one of the newest two
+OPEN = 40  # one run of twice as many is open: half of the newest
 RUNS_OF_A_FLOW = 10
 AT_ONCE = 25_000  # runs in a statement
 LONG_AGO, NEVER = "oom_killed", "nothing_like_it"  # a reason of the first year alone, and a word that nothing has
@@ -38,7 +38,7 @@ SELECT seq, CONCAT(LPAD(HEX(seq), 8, '0'), '-0000-4000-8000-000000000000'), (SEL
         'member', seq % {of_flow}, 'path', CONCAT('job-', seq % {of_flow}), 'generation', 1, 'attempt', 1)),
         JSON_OBJECT('crawler', 'c')),
     JSON_OBJECT('name', 'c', 'command', JSON_ARRAY('true')),
-    IF(is_open AND r2 < 3, 'capacity', NULL), IF(is_open AND r2 < 3, created_at, NULL), created_at,
+    IF(is_open AND r2 < 10, 'capacity', NULL), IF(is_open AND r2 < 10, created_at, NULL), created_at,
     IF(is_open, created_at, NULL), 0, 0, IF(is_open, NULL, 'done'), IF(is_open, 0, 1),
     IF(in_flow, flow_uid, NULL), IF(in_flow, seq % {of_flow}, NULL), IF(in_flow, 1, NULL),
     IF(is_open, NULL, IF(status = 'COMPLETED', IF(seq % {rare} = 7, 'banned', 'finished'), 'failed')),

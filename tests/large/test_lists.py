@@ -20,8 +20,10 @@ from crawler_lifecycle.flows.rules.words import FAILURES_SHOWN, HOST_PATIENCE
 from crawler_lifecycle.model.flow_states import FlowState
 from crawler_lifecycle.model.records import OPEN_RUNS, RunFilter
 from crawler_lifecycle.model.states import ListedStatus, RunStatus, Trigger
+from crawler_lifecycle.model.usage import UsageBy
+from crawler_lifecycle.runs.store.lists import MOST_OPEN, MOST_WAITING
 from tests.databases import RELAXED, WITHOUT_TLS, create_database, mariadb_is_installed, missing, running_mariadb
-from tests.large.filling import CRAWLERS, LONG_AGO, NEVER, YEARS, fill
+from tests.large.filling import CRAWLERS, LONG_AGO, NEVER, OPEN, YEARS, fill
 
 pytestmark = [pytest.mark.large, pytest.mark.timeout(1800)]  # to fill the database takes minutes
 
@@ -228,9 +230,26 @@ def test_what_needs_attention(store: SqlStore, reads: Reads) -> None:
         partial(store.flow_records.without_host, NOW - HOST_PATIENCE, limit=10),
         partial(store.flow_records.with_failed_items, NOW - FAILURES_SHOWN, limit=10),
         partial(store.findings.overview, audits=0, findings=0),
+        store.records.count_open,
         store.limits.all,
+        store.limits.pauses,
     ):
         reads.bounded(read)
+
+
+def test_more_open_runs_than_are_counted(store: SqlStore, reads: Reads) -> None:
+    assert RUNS // OPEN // 2 > MOST_OPEN
+    assert reads.bounded(store.records.count_open) is None
+    saturated = reads.bounded(partial(store.records.saturated, 50))
+    assert (saturated.total, len(saturated.longest), saturated.has_more) == (MOST_WAITING, 50, True)
+
+
+@pytest.mark.parametrize("by", UsageBy)
+@pytest.mark.parametrize("since", [NOW - DAY, NOW - 400 * DAY], ids=["today", "long ago"])
+def test_usage(store: SqlStore, reads: Reads, since: datetime, by: UsageBy) -> None:
+    """The sums of a day read the day's runs, whenever it was: twice, with a label, a flow or a tenant of each."""
+    usage = reads.bounded(partial(store.records.usage, by, since, since + DAY))
+    assert usage.total.runs > RUNS // (YEARS * 365) // 3
 
 
 @pytest.mark.parametrize("chosen", [

@@ -21,6 +21,7 @@ from crawler_lifecycle.flows.rules.words import HOST_PATIENCE
 from crawler_lifecycle.model.audits import AuditRef, Finding, FindingKind
 from crawler_lifecycle.model.manager_items import Verdict
 from crawler_lifecycle.model.states import RunStatus
+from crawler_lifecycle.runs.store import lists
 from crawler_lifecycle.stack.plan import Ports, make_plan
 from crawler_lifecycle.web.installation import MOST_SATURATED
 from tests.apis import Api, served
@@ -96,7 +97,7 @@ def test_the_health_of_the_shared_parts_is_checked_once_for_all_callers(http: ht
 def test_attention_counts_what_waits_for_people(http: httpx.Client, database: Database, make_run: MakeRun) -> None:
     calm = http.get("/v1/attention").json()
     assert calm == {
-        "failed_runs": 0, "more_failed_runs": False, "saturated_runs": 0,
+        "failed_runs": 0, "more_failed_runs": False, "saturated_runs": 0, "more_saturated_runs": False,
         "with_failed_items": {"total": 0, "flows": []},
         "awaiting_approval": {"total": 0, "flows": []},
         "without_host": {"total": 0, "flows": []}, "without_run": None,
@@ -141,6 +142,31 @@ def test_many_saturated_runs_are_counted_and_the_longest_waits_are_named(
     assert (answer["saturated_runs"], len(answer["saturated"])) == (MOST_SATURATED + 2, MOST_SATURATED)
     waited = [run["waiting_since"] for run in answer["saturated"]]
     assert waited == sorted(waited)
+
+
+def test_more_open_and_saturated_runs_than_are_counted(
+    http: httpx.Client, database: Database, make_run: MakeRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beyond the bounds, the sums for limits count the open runs, and the answers say that there may be more."""
+    monkeypatch.setattr(lists, "WAITING_FOR", lists.WAITING_FOR.limit(3))
+    monkeypatch.setattr(lists, "MOST_WAITING", 3)
+    monkeypatch.setattr(lists, "MOST_OPEN", 3)
+    runs = [make_run().run_id for _ in range(4)]
+    for run_id in runs[:2]:
+        waits(database, run_id, "quota", 10)
+    answer, attention = http.get("/v1/installation").json(), http.get("/v1/attention").json()
+    assert (answer["open_runs"], answer["saturated_runs"], answer["more_saturated_runs"]) == (0, 2, False)
+    assert (attention["saturated_runs"], attention["more_saturated_runs"]) == (2, False)
+    with database.transaction() as connection:
+        admitted = {"admitted_at": datetime.now(UTC), "status": RunStatus.PROCESSING}
+        connection.execute(update(histories).values(admitted))
+    SqlStore(database).limits.correct_sums()
+    for number, run_id in enumerate(runs):
+        waits(database, run_id, "quota", number)
+    answer, attention = http.get("/v1/installation").json(), http.get("/v1/attention").json()
+    assert (answer["open_runs"], answer["saturated_runs"], answer["more_saturated_runs"]) == (4, 3, True)
+    assert [run["run_id"] for run in answer["saturated"]] == list(reversed(runs))[:3]
+    assert (attention["saturated_runs"], attention["more_saturated_runs"]) == (3, True)
 
 
 def test_runs_of_another_installation_saturate_nothing(

@@ -37,8 +37,9 @@ OPEN_STATES = [state for state in FlowState if not state.is_final]
 IS_AVAILABLE = (
     flows.c.state.in_(OPEN_STATES),
     members.state == MemberState.AVAILABLE,
-    members.in_flight.is_(False),
+    members.in_flight == false(),
 )
+MOST_WITHOUT_HOST = 500  # flows with a step that waits, of which flows without a host are counted
 MOST_SEARCHED = 1000  # flows for a page: an index cannot find a text within ids and names
 attempts = flow_attempts.c
 OF_ATTEMPT = {column.name: column.label(f"attempt_{column.name}") for column in flow_attempts.c}
@@ -146,7 +147,7 @@ class SqlFlowRecords(FlowParts):
 
     @reading
     def without_host(self, connection: Connection, before: datetime, *, limit: int) -> tuple[int, list[str]]:
-        return _flows_in(connection, _without_host(before), limit)
+        return _flows_in(connection, _without_host(connection, before), limit)
 
     @reading
     def with_failed_items(self, connection: Connection, since: datetime, *, limit: int) -> tuple[int, list[str]]:
@@ -205,15 +206,18 @@ def _awaiting_approval() -> Select[Any]:
     return _with_member(*IS_AVAILABLE, members.kind == MemberKind.APPROVAL, members.decision.is_(None))
 
 
-def _without_host(before: datetime) -> Select[Any]:
+def _without_host(connection: Connection, before: datetime) -> Select[Any]:
+    is_step_of_a_running_flow = (flows.c.intent == FlowIntent.RUN, members.kind == MemberKind.STEP)
+    with_step = _with_member(*IS_AVAILABLE, *is_step_of_a_running_flow, members.since < before).distinct()
+    # first these: in a single statement, the database would read the members under way of all flows
+    candidates = connection.scalars(with_step.order_by(flows.c.id).limit(MOST_WITHOUT_HOST)).all()
     other = flow_members.alias()
     limited_group = exists().where(flow_groups.c.flow == flows.c.id, flow_groups.c.max_parallel.is_not(None))
     has_limit = or_(flows.c.max_parallel.is_not(None), limited_group)
     is_step = other.c.kind == MemberKind.STEP
     # a limit may hold the step back, or a host may be busy with the flow's other steps
     is_held = exists().where(other.c.flow == flows.c.id, other.c.in_flight, or_(is_step, has_limit))
-    is_free = (flows.c.intent == FlowIntent.RUN, not_(is_held))
-    return _with_member(*IS_AVAILABLE, *is_free, members.kind == MemberKind.STEP, members.since < before)
+    return select(flows.c.id).where(flows.c.id.in_(candidates), not_(is_held))
 
 
 def _with_failed_items(since: datetime) -> Select[Any]:
@@ -224,12 +228,18 @@ def _with_failed_items(since: datetime) -> Select[Any]:
 
 def _in_need(connection: Connection, now: datetime) -> Sequence[int]:
     """Return the numbers of all flows that `attention` counts."""
-    needs = (_awaiting_approval(), _without_host(now - HOST_PATIENCE), _with_failed_items(now - FAILURES_SHOWN))
+    needs = (
+        _awaiting_approval(),
+        _without_host(connection, now - HOST_PATIENCE),
+        _with_failed_items(now - FAILURES_SHOWN),
+    )
     return connection.scalars(union(*needs)).all()
 
 
 def _with_member(*where: ColumnElement[bool]) -> Select[Any]:
-    return select(flows.c.id).join_from(flow_members, flows, flows.c.id == members.flow).where(*where)
+    # the primary key would read all members of each open flow
+    joined = select(flows.c.id).with_hint(flow_members, "FORCE INDEX (ix_flow_members_state)", "mysql")
+    return joined.join_from(flow_members, flows, flows.c.id == members.flow).where(*where)
 
 
 def _flows_in(connection: Connection, joined: Select[Any], limit: int) -> tuple[int, list[str]]:

@@ -74,6 +74,10 @@ class SqlLimits(OnDatabase):
             )
         return records
 
+    @reading
+    def pauses(self, connection: Connection) -> int:
+        return connection.scalar(select(func.count()).where(scope_limits.c.paused_at.is_not(None))) or 0
+
     @transaction
     def change(self, tx: Connection, scope: str, values: Mapping[str, int | None], actor: str | None) -> None:
         self._write(tx, scope, values, actor)

@@ -111,13 +111,16 @@ class RunReader:
         """Return the installation's use of its capacity, and the runs without room in the cluster."""
         store = self._context.store
         limits, saturated = store.limits.all(), self.saturated(most_saturated)
+        own = next(record for record in limits if record.scope == INSTALLATION)
+        in_line, open_runs = sum(record.runs_held for record in limits), store.records.count_open()
         return InstallationView(
             installation=store.records.installation(),
-            limits=next(record for record in limits if record.scope == INSTALLATION),
-            open_runs=saturated.open,
-            runs_in_line=sum(record.runs_held for record in limits),
+            limits=own,
+            open_runs=own.runs_begun + in_line if open_runs is None else open_runs,
+            runs_in_line=in_line,
             places=self._places(),
             saturated_runs=saturated.total,
+            more_saturated_runs=saturated.has_more,
             saturated=list(saturated.longest),
         )
 

@@ -38,7 +38,7 @@ from crawler_lifecycle.model.states import ListedStatus, RunStatus
 
 runs = histories.c
 MOST_READ = 500  # candidates for a page; for a list with a thousand numbers, MariaDB makes a temporary table
-MOST_COUNTED = 200  # candidates with a status
+MOST_COUNTED = 200  # candidates with a status; half with a tag and a label, each of which is a further row
 MOST_WAYS = 4  # indexes that a page tries
 MOST_VALUES = 20  # in a filter with an index
 NEIGHBOURS = 100  # runs around a time, whose RunIDs bound a list
@@ -93,7 +93,8 @@ class Choice:
         return furthest or self.newest(MOST_READ)
 
     def with_status(self, status: RunStatus) -> Candidates:
-        return self._newest([self._of_status(status)], MOST_COUNTED)
+        words = sum(getattr(self._chosen, name) is not None for name in WORDS)
+        return self._newest([self._of_status(status)], MOST_COUNTED // max(1, words))
 
     def _newest(self, way: Sequence[RunIds], most: int) -> Candidates:
         """Return the statements' newest candidates. All statements have the same share in the reads."""

@@ -12,12 +12,10 @@ from sqlalchemy import (
     Connection,
     Row,
     Select,
-    and_,
     bindparam,
     case,
     func,
     literal,
-    or_,
     select,
     union_all,
 )
@@ -34,9 +32,25 @@ from crawler_lifecycle.runs.store.reading import SUMMARY_COLUMNS, run_summary, t
 
 BY_RUN_ID = "FORCE INDEX (PRIMARY)"
 runs = histories.c
-MOST_ENDS = 10
-BRANCHES = 50  # crawlers in a statement, each with two branches
+MOST_ENDS, MOST_OF_A_CRAWLER = 10, 16  # ends in an answer, and runs that are read
+MOST_OPEN, MOST_WAITING = 1_000, 500  # open runs that are counted, and runs that wait for one cause
+BRANCHES = 50  # crawlers in a statement, each with a branch
 task = task_histories.c
+WAITING_FOR = (
+    select(
+        *(runs.id, runs.waiting_since),
+        (runs.status == RunStatus.PROCESSING).label("is_processing"),
+        (runs.installation == OWN_INSTALLATION).label("is_own"),
+    )
+    .with_hint(histories, "FORCE INDEX (ix_histories_waiting)", "mysql")
+    .where(
+        runs.waiting_cause == bindparam("of_cause"),
+        runs.waiting_since.is_not(None),
+        runs.status.in_(OPEN_STATUSES),
+    )
+    .order_by(runs.waiting_since, runs.id)
+    .limit(MOST_WAITING)
+)
 PLACES = {status: place for place, status in enumerate(TaskStatus)}  # of the statuses in a task's life
 
 
@@ -114,15 +128,25 @@ def saturated_runs(connection: Connection, limit: int, now: datetime) -> Saturat
 
     A run that has started gets such a cause only after its tasks have waited for long.
     """
-    lasts = or_(runs.status == RunStatus.PROCESSING, runs.waiting_since <= now - PATIENCE)
-    is_open = and_(runs.status.in_(OPEN_STATUSES), runs.installation == OWN_INSTALLATION)
-    is_saturated = and_(runs.waiting_cause.in_(sorted(FULL)), lasts)
-    counts = select(func.count(), func.coalesce(func.sum(case((is_saturated, 1), else_=0)), 0)).where(is_open)
-    number, total = connection.execute(counts).one()
-    longest = select(*SUMMARY_COLUMNS).where(is_open, is_saturated).order_by(runs.waiting_since, runs.id).limit(limit)
-    rows = connection.execute(longest).all()
-    tasks = task_counts(connection, [row.id for row in rows])
-    return SaturatedRuns(number, int(total), [run_summary(row, tasks[row.id]) for row in rows])
+    saturated, has_more = list[tuple[datetime, int]](), False
+    for cause in sorted(FULL):
+        rows = connection.execute(WAITING_FOR, {"of_cause": cause}).all()
+        has_more |= len(rows) == MOST_WAITING
+        lasting = (row for row in rows if row.is_processing or row.waiting_since <= now - PATIENCE)
+        saturated += [(row.waiting_since, row.id) for row in lasting if row.is_own]
+    run_ids = [run_id for _, run_id in sorted(saturated)[:limit]]
+    rows = connection.execute(select(*SUMMARY_COLUMNS).where(runs.id.in_(run_ids))).all()
+    by_id, tasks = {row.id: row for row in rows}, task_counts(connection, run_ids)
+    longest = [run_summary(by_id[run_id], tasks[run_id]) for run_id in run_ids if run_id in by_id]
+    return SaturatedRuns(len(saturated), longest, has_more)
+
+
+def count_open(connection: Connection) -> int | None:
+    """Count the installation's open runs. Return None if there are too many to count."""
+    counted = select(runs.id).where(runs.status.in_(OPEN_STATUSES), runs.installation == OWN_INSTALLATION)
+    counted = counted.with_hint(histories, "FORCE INDEX (ix_histories_status)", "mysql").limit(MOST_OPEN)
+    number = connection.scalar(select(func.count()).select_from(counted.subquery())) or 0
+    return number if number < MOST_OPEN else None
 
 
 def runs_by_crawler(connection: Connection, crawlers: Sequence[str]) -> list[CrawlerRuns]:
@@ -134,29 +158,33 @@ def runs_by_crawler(connection: Connection, crawlers: Sequence[str]) -> list[Cra
             _statement(len(names), connection.dialect.name),
             {_parameter(place): name for place, name in enumerate(names)},
         )
-    latest = {row.crawler: row.id for row in rows if row.is_latest}
+    newest = defaultdict[str, list[Row[Any]]](list)
+    for row in sorted(rows, key=lambda row: -row.id):
+        newest[row.crawler].append(row)
+    latest = {name: of_crawler[0].id for name, of_crawler in newest.items()}
     summaries = {run.run_id: run for run in summaries_of(connection, list(latest.values()))}
-    ends = defaultdict[str, list[RunEnd]](list)
-    for row in rows:
-        if not row.is_latest:
-            ends[row.crawler].append(_end(row))
-    return [CrawlerRuns(crawler=name, latest=summaries.get(latest.get(name, 0)), ends=ends[name]) for name in crawlers]
+    return [
+        CrawlerRuns(
+            crawler=name,
+            latest=summaries.get(latest.get(name, 0)),
+            ends=[_end(row) for row in newest[name] if row.is_over][:MOST_ENDS],
+        )
+        for name in crawlers
+    ]
 
 
 @cache
 def _statement(crawlers: int, database: str) -> CompoundSelect[Any]:
-    """Return the statement for the latest run and the latest ends by crawler. Every branch follows the index.
+    """Return the statement for the newest runs by crawler. Every branch follows the index.
 
     Kept, since building takes longer than executing.
     """
-    newest = runs.id.desc()
-    is_over = runs.status.in_([status for status in RunStatus if status.is_over])
-    branches: list[Select[Any]] = []
-    for place in range(crawlers):
-        is_of_crawler = runs.crawler == bindparam(_parameter(place), type_=runs.crawler.type)
-        latest = _columns(is_latest=True).where(is_of_crawler).order_by(newest).limit(1)
-        ends = _columns(is_latest=False).where(is_of_crawler, is_over).order_by(newest).limit(MOST_ENDS)
-        branches += [latest, ends]
+    is_over = runs.status.in_([status for status in RunStatus if status.is_over]).label("is_over")
+    newest = select(runs.id, runs.crawler, LISTED_STATUS.label("listed"), runs.outcome, is_over)
+    newest = newest.order_by(runs.id.desc()).limit(MOST_OF_A_CRAWLER)
+    branches: list[Select[Any]] = [
+        newest.where(runs.crawler == bindparam(_parameter(place), type_=runs.crawler.type)) for place in range(crawlers)
+    ]
     if database == "sqlite":  # allows an order and a limit in a subquery, but not in a branch
         branches = [select(branch.subquery()) for branch in branches]
     return union_all(*branches)
@@ -164,11 +192,6 @@ def _statement(crawlers: int, database: str) -> CompoundSelect[Any]:
 
 def _parameter(place: int) -> str:
     return f"crawler_{place}"
-
-
-def _columns(*, is_latest: bool) -> Select[Any]:
-    status = LISTED_STATUS.label("listed")
-    return select(literal(is_latest).label("is_latest"), runs.id, runs.crawler, status, runs.outcome)
 
 
 def _end(row: Row[Any]) -> RunEnd:

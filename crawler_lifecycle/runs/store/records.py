@@ -40,6 +40,7 @@ from crawler_lifecycle.model.usage import Usage, UsageBy
 from crawler_lifecycle.runs.ports import FoundRuns, OccurrenceRun, RunFigures, SaturatedRuns
 from crawler_lifecycle.runs.store.exports import notices_of
 from crawler_lifecycle.runs.store.lists import (
+    count_open,
     counts_of_runs,
     found_runs,
     page_of_runs,
@@ -137,6 +138,10 @@ class RunRecords(OnDatabase):
     @reading
     def saturated(self, connection: Connection, limit: int) -> SaturatedRuns:
         return saturated_runs(connection, limit, self._db.clock())
+
+    @reading
+    def count_open(self, connection: Connection) -> int | None:
+        return count_open(connection)
 
     @reading
     def details(self, connection: Connection, run_id: int) -> RunDetails:
