@@ -11,7 +11,7 @@ import pytest
 
 from tests.databases import missing
 
-COMMIT = "d9050bf013a3d6eb927429269f2c818f23de22bb"
+COMMIT = "f0599cacaac42ff60ed55e6bcad125b95d612cc8"
 HERE = Path(__file__).parents[2]
 NEEDED = ("crawler_lifecycle", "workers")
 
