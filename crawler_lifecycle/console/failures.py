@@ -152,6 +152,8 @@ def _reporting_failures(as_json: bool, ctx: click.Context | None) -> Iterator[No
 
 def _next_command(error: LifecycleError) -> str:
     """Return a hint such as ` (see `crawlctl show 7`)`, or an empty text."""
+    if isinstance(error, BadInput) and "there is no crawler" in error.message:
+        return " (see `crawlctl crawlers`)"
     if not isinstance(error, NotFound | Conflict) or isinstance(error, Removed):
         return ""
     for argument, group in GROUPS.items():

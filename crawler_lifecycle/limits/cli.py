@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from crawler_lifecycle.limits.client import ApiLimits
 
 COLUMNS = ("SCOPE", "RUNS", "TASKS", "PLACES KEPT", "WEIGHT", "QUEUED RUNS", "PAUSED")
-NONE = "none"  # an option's value that takes a limit away
+NONE = "none"  # an option's value that removes a limit
 
 
 def limit_lines(records: Sequence[LimitRecord]) -> Iterator[str]:
@@ -119,7 +119,7 @@ def limits(ctx: click.Context, state: Path | None, as_json: bool) -> None:
 
 @limits.command("set")
 @scope_options
-@click.option("--runs", type=Value(), help="Most runs that have begun and are not over.")
+@click.option("--runs", type=Value(), help="Maximum number of concurrent runs.")
 @click.option("--tasks", type=Value(), help="Most tasks in the cluster, with main tasks; at least 2.")
 @click.option("--weight", type=Value(), help="Share of the cluster beside other labels; only with --label.")
 @unknown_option
@@ -133,7 +133,7 @@ def set_limits(
     as_json: bool,
     **values: int | str | None,
 ) -> None:
-    """Set limits; `none` takes a limit away.
+    """Set limits; `none` removes a limit.
 
     Without --crawler and --label, the limits are for the installation. A lower limit ends nothing: runs and tasks
     above the limit continue, and new runs and tasks wait.

@@ -62,7 +62,7 @@ TaskCap = Annotated[int, Field(ge=LEAST_TASKS, le=MOST)]
 class LimitChange(ChosenScope):
     """New values for a scope's limits. A value stays unless the request names the value; null takes a value away."""
 
-    runs: Cap | None = Field(default=None, description="most runs that have begun and are not over")
+    runs: Cap | None = Field(default=None, description="maximum number of concurrent runs")
     tasks: TaskCap | None = Field(default=None, description="most tasks in the cluster, with main tasks")
     weight: Annotated[int, Field(ge=1, le=1000)] | None = Field(
         default=None, description="share of the cluster in comparison with the other labels' weights; only for a label"

@@ -13,7 +13,9 @@ from click.testing import CliRunner
 from crawler_lifecycle.assembly.store import SqlStore
 from crawler_lifecycle.cli.program import main
 from crawler_lifecycle.clusters.ports import LogChunk
+from crawler_lifecycle.console.failures import _next_command
 from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.model.records import RunRecord, TaskRecord
 from crawler_lifecycle.model.states import RunStatus
 from crawler_lifecycle.runs.commands.reading import RunReader
@@ -68,6 +70,12 @@ def test_a_run_that_is_not_there_is_status_3(crawlctl: Crawlctl, run: RunRecord,
 def test_a_failure_names_the_command_that_helps(crawlctl: Crawlctl, run: RunRecord, words: str, hint: str) -> None:
     result = crawlctl(*words.split())
     assert (result.exit_code in (3, 6), f"`crawlctl {hint}" in result.stderr) == (True, True), result.output
+
+
+def test_an_unknown_crawler_names_the_list_of_crawlers() -> None:
+    unknown = BadInput("crawler", "there is no crawler 'nosuch' in the catalogue")
+    assert _next_command(unknown) == " (see `crawlctl crawlers`)"
+    assert _next_command(BadInput("crawler", "must not be blank")) == ""
 
 
 @pytest.mark.parametrize("words", [["list"], ["show", "1"], ["watch", "1"], ["logs", "1"], ["export", "1"]])
