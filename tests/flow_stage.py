@@ -19,7 +19,7 @@ from temporalio.worker import Worker
 
 from crawler_lifecycle.assembly.plugin import activities_of
 from crawler_lifecycle.assembly.store import SqlStore
-from crawler_lifecycle.base.ranges import from_ranges, to_ranges
+from crawler_lifecycle.base.ranges import from_ranges_by_value, to_ranges
 from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.errors import BadInput, LifecycleError, NotFound
 from crawler_lifecycle.flows import Workflow
@@ -92,11 +92,13 @@ class Host:
         ends: list[AttemptEnd] = []
         waiting, stale, has_lost = list(step.starts), set[int](), False
         followers = Followers(step.followers if self.follows else ())
+        attempts = {ref.number: ref.attempt for ref in (*step.starts, *(each.start for each in step.followers))}
         while waiting:
-            before = followers.before(ref.number for ref in waiting).union(from_ranges(step.after))
+            before = followers.before(ref.number for ref in waiting)
+            reads = from_ranges_by_value(step.reads) | {number: attempts[number] for number in before}
             claims = self.store.step_claims
             await asyncio.to_thread(claims.renew, token, HOUR)
-            claimed = await asyncio.to_thread(claims.claim, step.flow, step.door, waiting, token, "host", None, before)
+            claimed = await asyncio.to_thread(claims.claim, step.flow, step.door, waiting, token, "host", None, reads)
             has_lost |= claimed.has_lost
             stale |= {number for number in claimed.stale if not followers.refuse(number)}
             new = [*claimed.ended, *await self._played(claimed.mine, token)]

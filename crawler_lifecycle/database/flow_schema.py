@@ -173,11 +173,6 @@ flow_attempts = sa.Table(
     sa.Column("host", ShortText(255)),
     sa.Column("code_version", ShortText(128)),  # for a step
     sa.Column("created_at", UtcDateTime, nullable=False),
-    sa.Column("ended_at", UtcDateTime),
-    sa.Column("end_kind", stored_enum(EndKind)),
-    sa.Column("outcome", ShortText(128)),
-    sa.Column("reason", LongText(4000)),
-    sa.Column("error", LongText(16_000, keep_end=True)),
     sa.PrimaryKeyConstraint("flow", "member", "attempt", name="pk_flow_attempts"),
     sa.Index("ix_flow_attempts_claim", "claim_token"),
     **TABLE_OPTIONS,
@@ -192,18 +187,23 @@ step_leases = sa.Table(
     sa.PrimaryKeyConstraint("token", name="pk_step_leases"),
     **TABLE_OPTIONS,
 )
-# Results of steps, and decisions about approvals; a crawl's receipt is read from its run.
-# No foreign key: for the key, MySQL would lock the flow's row after the member's row, and deadlock with a door.
-flow_results = sa.Table(
-    "flow_results",
+# Ends of attempts with their results. An end is inserted once, and the first one counts. A crawl ends with its run, and
+# has a row here only if its start was refused. A decision about an approval has its generation as its attempt.
+# No foreign key: for the key, MySQL would lock the flow's row after the attempt's row, and deadlock with a door.
+attempt_ends = sa.Table(
+    "attempt_ends",
     metadata,
     sa.Column("flow", Id, nullable=False, autoincrement=False),
     sa.Column("member", sa.Integer, nullable=False, autoincrement=False),
-    sa.Column("generation", sa.Integer, nullable=False, autoincrement=False),
-    sa.Column("attempt", sa.Integer, nullable=False),  # 0 for a decision
-    sa.Column("value", Packed, nullable=False),
-    sa.Column("size", sa.Integer, nullable=False),  # bytes as JSON
-    sa.PrimaryKeyConstraint("flow", "member", "generation", name="pk_flow_results"),
+    sa.Column("attempt", sa.Integer, nullable=False, autoincrement=False),
+    sa.Column("kind", stored_enum(EndKind), nullable=False),
+    sa.Column("ended_at", UtcDateTime, nullable=False),
+    sa.Column("outcome", ShortText(128)),
+    sa.Column("reason", LongText(4000)),
+    sa.Column("error", LongText(16_000, keep_end=True)),
+    sa.Column("value", Packed),
+    sa.Column("size", sa.Integer, nullable=False),  # bytes of the value as JSON
+    sa.PrimaryKeyConstraint("flow", "member", "attempt", name="pk_attempt_ends"),
     **TABLE_OPTIONS,
 )
 

@@ -7,7 +7,7 @@ lease lasts as long as the process lives.
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -79,17 +79,14 @@ class Claiming:
     code_version: str
     threads: Executor
 
-    async def claim(self, step: RunSteps, starts: Sequence[AttemptRef], after: Iterable[int]) -> Claimed:
-        """Claim, again and again while the database is away: a claim may be on record although its answer is lost.
-
-        `after`: members that have completed on record before the claim.
-        """
-        before, failures = set(after), 0
+    async def claim(self, step: RunSteps, starts: Sequence[AttemptRef], reads: Mapping[int, int]) -> Claimed:
+        """Claim, again and again while the database is away: a claim may be on record although its answer is lost."""
+        failures = 0
         while True:
             try:
                 return await self._in_thread(
                     lambda: self.claims.claim(
-                        step.flow, step.door, starts, self.token, self.name, self.code_version, before
+                        step.flow, step.door, starts, self.token, self.name, self.code_version, reads
                     )
                 )
             except TemporaryError as error:

@@ -21,7 +21,7 @@ from crawler_lifecycle.errors import TemporaryError
 from crawler_lifecycle.flows.authors.open_client import opened_by
 from crawler_lifecycle.flows.authors.running import Context, Results, RunningJob, StepLink, running
 from crawler_lifecycle.flows.model.values import decode
-from crawler_lifecycle.flows.ports.claims import StepInputs
+from crawler_lifecycle.flows.ports.claims import NO_READS, StepInputs
 from crawler_lifecycle.flows.rules.contexts import Source
 
 if TYPE_CHECKING:
@@ -87,21 +87,24 @@ class Inputs(Protocol):
 
     def inputs(self, flow_uid: str, number: int) -> StepInputs: ...
 
-    def results(self, flow_uid: str, numbers: Collection[int]) -> Mapping[int, JsonValue]: ...
+    def results(self, flow_uid: str, numbers: Collection[int], reads: Mapping[int, int]) -> Mapping[int, JsonValue]: ...
 
     def source(self, flow_uid: str, path: str) -> Source | None: ...
 
 
-def context_of(job: RunningJob, number: int, inputs: Inputs, link: StepLink) -> Context:
+def context_of(
+    job: RunningJob, number: int, inputs: Inputs, link: StepLink, reads: Mapping[int, int] = NO_READS
+) -> Context:
     """Return the context for the member with this number. No value is read yet."""
-    values = _Values(job.flow_uid, number, inputs, link)
+    values = _Values(job.flow_uid, number, inputs, link, reads)
     return Context(values, job, values.result, link)
 
 
 class _Values(Mapping[str, Callable[[], Any]]):
     """Loaders for a context's values by name. The first access reads the names from the ledger."""
 
-    def __init__(self, flow_uid: str, number: int, inputs: Inputs, link: StepLink) -> None:
+    def __init__(self, flow_uid: str, number: int, inputs: Inputs, link: StepLink, reads: Mapping[int, int]) -> None:
+        self._reads = reads
         self._flow_uid = flow_uid
         self._number = number
         self._inputs = inputs
@@ -140,7 +143,7 @@ class _Values(Mapping[str, Callable[[], Any]]):
         return Results(source, self._load)
 
     def _load(self, numbers: Collection[int]) -> Mapping[int, Any]:
-        encoded = self._read(lambda: self._inputs.results(self._flow_uid, numbers))
+        encoded = self._read(lambda: self._inputs.results(self._flow_uid, numbers, self._reads))
         return {number: decode(content) for number, content in encoded.items()}
 
     def _read(self, read: Callable[[], T]) -> T:

@@ -108,7 +108,8 @@ class StepProcess:
         if "begin" in message:
             return True
         if "results" in message:
-            return {str(n): value for n, value in self._inputs.results(step.flow_uid, message["results"]).items()}
+            results = self._inputs.results(step.flow_uid, message["results"], step.reads)
+            return {str(number): value for number, value in results.items()}
         if "source" in message:
             return self._inputs.source(step.flow_uid, message["source"])
         inputs = self._inputs.inputs(step.flow_uid, step.start.number)
@@ -162,7 +163,7 @@ class Functions:
 
     def _call(self, step: ClaimedStep, function: Function, link: StepLink, begin: Callable[[], bool]) -> StepCall:
         job = job_of(step)
-        context = context_of(job, step.start.number, self.inputs, link)
+        context = context_of(job, step.start.number, self.inputs, link, step.reads)
 
         @contextmanager
         def around() -> Iterator[None]:

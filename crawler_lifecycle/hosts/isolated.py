@@ -61,7 +61,7 @@ class HostConnection:
     def inputs(self, flow_uid: str, number: int) -> StepInputs:  # noqa: ARG002 - the host knows the step
         return StepInputs(**self._ask({"inputs": number}))
 
-    def results(self, flow_uid: str, numbers: Collection[int]) -> Mapping[int, JsonValue]:  # noqa: ARG002 - the same
+    def results(self, flow_uid: str, numbers: Collection[int], reads: Mapping[int, int]) -> Mapping[int, JsonValue]:  # noqa: ARG002 - the same
         return {int(number): value for number, value in self._ask({"results": list(numbers)}).items()}
 
     def source(self, flow_uid: str, path: str) -> Source | None:  # noqa: ARG002 - the same

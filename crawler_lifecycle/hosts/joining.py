@@ -163,7 +163,7 @@ class Joining:
     async def _claimed(self, look: HostLook, starts: list[AttemptRef]) -> Claimed:
         if not starts:
             return Claimed()
-        return await self.claiming.claim(look.step, starts, look.before(starts))
+        return await self.claiming.claim(look.step, starts, look.reads(starts))
 
     async def _with_slot(self, step: RunSteps, function: Function) -> Slots:
         """Take a slot for the first step. A manager without a slot waits with a cause, and never for a step's slot."""

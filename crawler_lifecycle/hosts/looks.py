@@ -5,7 +5,7 @@ import time
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from crawler_lifecycle.base.ranges import from_ranges, to_ranges
+from crawler_lifecycle.base.ranges import from_ranges_by_value, to_ranges
 from crawler_lifecycle.flows.ports.claims import AttemptKey, Claimed
 from crawler_lifecycle.flows.rules.ends import AttemptEnd
 from crawler_lifecycle.flows.rules.messages import AttemptRef, FollowingStep, RunSteps, StepsEnded
@@ -131,9 +131,10 @@ class HostLook:
     def key(self, start: AttemptRef) -> AttemptKey:
         return self.step.flow.uid, start.number, start.attempt
 
-    def before(self, starts: Iterable[AttemptRef]) -> set[int]:
-        """Return the members whose completion has to be stored before the starts."""
-        return self.followers.before(start.number for start in starts).union(from_ranges(self.step.after))
+    def reads(self, starts: Iterable[AttemptRef]) -> dict[int, int]:
+        """Return the attempts whose results the starts read, by member."""
+        before = self.followers.before(start.number for start in starts)
+        return from_ranges_by_value(self.step.reads) | {number: self._starts[number].attempt for number in before}
 
     def wait_for(self, number: int, future: "asyncio.Future[CallOutcome]", *, is_on_record: bool) -> None:
         """Wait for the attempt's outcome. A claim under way may be refused: then the attempt is not recorded."""

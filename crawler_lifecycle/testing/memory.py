@@ -145,7 +145,7 @@ class MemoryFlow:
         self.ledger.put([ended])
         if result is not None and ended.state is MemberState.COMPLETED:
             self._results[ended.number, ended.generation] = result
-        self.planner.observe(end)
+        self.planner.take([ended])
 
     def observe(self, seen: RunSeen | TasksSeen) -> None:
         self.planner.observe(seen)

@@ -57,7 +57,7 @@ class MemoryInputs:
         context = contexts.merged_context(self._flow.group_contexts, ledger, row.group)
         return StepInputs(context, contexts.sources(ledger, row))
 
-    def results(self, flow_uid: str, numbers: Collection[int]) -> Mapping[int, JsonValue]:  # noqa: ARG002 - the same
+    def results(self, flow_uid: str, numbers: Collection[int], reads: Mapping[int, int]) -> Mapping[int, JsonValue]:  # noqa: ARG002 - the same
         texts = {number: self._flow.result_text(number) for number in numbers}
         return {number: None if text is None else json.loads(text) for number, text in texts.items()}
 

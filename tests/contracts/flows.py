@@ -1,6 +1,6 @@
 """Flows in a database: graphs that are pushed, attempts that start and end, and supervisors that write."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -19,7 +19,7 @@ from crawler_lifecycle.flows.model.requests import (
     PushFlow,
     RetryMembers,
 )
-from crawler_lifecycle.flows.ports.claims import Claimed, StepEnd
+from crawler_lifecycle.flows.ports.claims import NO_READS, Claimed, StepEnd
 from crawler_lifecycle.flows.ports.ledger import CrawlStart, DoorAnswer
 from crawler_lifecycle.flows.rules.ends import AttemptEnd
 from crawler_lifecycle.flows.rules.messages import (
@@ -135,7 +135,7 @@ class Flow:
         ledger.put(members, groups)
         planner = Planner(ledger)
         numbers = to_ranges(planner.in_flight)
-        looked = self.read(since=page.door, look_at=numbers, tasks_of=numbers)
+        looked = self.read(since=page.door, tasks_of=numbers)
         observations: list[Observation] = [*looked.ends, *looked.runs, *looked.tasks]
         for seen in observations:
             planner.observe(seen)
@@ -176,12 +176,12 @@ class Flow:
         lasts: timedelta = MINUTE,
         door: int | None = None,
         code_version: str | None = None,
-        after: Collection[int] = (),
+        reads: Mapping[int, int] = NO_READS,
     ) -> Claimed:
         door = self.door if door is None else door
         claims = self.store.step_claims
         claims.renew(token, MINUTE)
-        claimed = claims.claim(self.flow, door, starts, token, f"host of {token}", code_version, after)
+        claimed = claims.claim(self.flow, door, starts, token, f"host of {token}", code_version, reads)
         if lasts != MINUTE:
             claims.renew(token, lasts)
         return claimed
@@ -194,8 +194,8 @@ class Flow:
 
     # crawls
 
-    def start_crawls(self, *starts: AttemptRef, door: int | None = None, after: str = "") -> Any:
-        step = StartCrawls(flow=self.flow, door=self.door if door is None else door, starts=starts, after=after)
+    def start_crawls(self, *starts: AttemptRef, door: int | None = None, reads: str = "") -> Any:
+        step = StartCrawls(flow=self.flow, door=self.door if door is None else door, starts=starts, reads=reads)
         return self.store.flow_ledger.start_crawls(step)
 
     def run(self, crawl: CrawlStart, execution: str | None = None, tasks: int = 1) -> RunRecord:

@@ -6,11 +6,11 @@ from datetime import UTC, datetime, timedelta
 from threading import Barrier
 
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import delete, select
 
 from crawler_lifecycle.assembly.store import SqlStore
 from crawler_lifecycle.database.database import Database
-from crawler_lifecycle.database.flow_schema import flow_attempts, flow_results, step_leases
+from crawler_lifecycle.database.flow_schema import attempt_ends, flow_attempts, step_leases
 from crawler_lifecycle.errors import NotFound, TemporaryError
 from crawler_lifecycle.flows import Workflow
 from crawler_lifecycle.flows.ports.claims import StepEnd
@@ -273,7 +273,7 @@ def test_an_expired_claim_ends_if_no_other_host_came(flow: Flow) -> None:
     assert flow.states["a"] == "completed"
 
 
-def test_the_result_of_a_cancelled_step_is_dropped(database: Database, flow: Flow) -> None:
+def test_the_result_of_a_cancelled_step_is_dropped(flow: Flow) -> None:
     """Graphs 62."""
     refs = flow.start("a"), flow.start("b")
     flow.claim(*refs)
@@ -284,11 +284,10 @@ def test_the_result_of_a_cancelled_step_is_dropped(database: Database, flow: Flo
         ("cancelled", False),
         ("available", False),
     ]
-    with database.read() as connection:
-        assert connection.scalar(select(func.count()).select_from(flow_results)) == 0
+    assert flow.store.step_claims.results(flow.uid, [0, 1]) == {0: None, 1: None}
 
 
-def test_results_stay_with_their_generation(flow: Flow) -> None:
+def test_results_stay_with_their_attempt(flow: Flow) -> None:
     """Graphs 65."""
     claims = flow.store.step_claims
     for number in (1, 2):
@@ -353,30 +352,40 @@ def test_ended_attempts_keep_no_claim(database: Database, flow: Flow) -> None:
 
 def test_a_follower_starts_only_after_the_steps_before_it(database: Database) -> None:
     flow = pushed(database, steps("a").add("b", plain, deps="a"))
-    first, following, before = flow.start("a"), flow.start("b"), [flow.row("a").number]
+    first, following, before = flow.start("a"), flow.start("b"), {flow.row("a").number: 1}
     flow.claim(first)
-    early = flow.claim(following, after=before)
+    early = flow.claim(following, reads=before)
     assert (early.stale, early.has_lost) == ([following.number], True)
     flow.end(first)
-    [step] = (claimed := flow.claim(following, after=before)).mine
+    [step] = (claimed := flow.claim(following, reads=before)).mine
     assert (step.path, claimed.has_lost) == ("b", False)
-    assert flow.claim(following, after=[*before, following.number]).mine  # an attempt on record stays the host's
+    assert flow.claim(following, reads={**before, following.number: 1}).mine  # an attempt on record stays the host's
 
 
-def test_behind_a_door_no_completion_is_missed(database: Database) -> None:
+def test_after_a_door_no_end_is_missed(database: Database) -> None:
     flow = pushed(database, steps("a").add("b", plain, deps="a"))
-    following, before = flow.start("b"), [flow.row("a").number]
+    following, before = flow.start("b"), {flow.row("a").number: 1}
     flow.append("more", steps("c"))
-    claimed = flow.claim(following, door=0, after=before)
+    claimed = flow.claim(following, door=0, reads=before)
     assert (claimed.stale, claimed.has_lost) == ([following.number], False)
 
 
-def test_a_follower_does_not_start_after_a_failed_step(database: Database) -> None:
-    flow = pushed(database, steps("a", max_attempts=1).add("b", plain, deps="a"))
-    first, following = flow.start("a"), flow.start("b")
-    flow.claim(first)
-    flow.end(first, kind=FAILED)
-    assert flow.claim(following, after=[first.number]).stale == [following.number]
+def test_a_named_attempt_has_its_result_whatever_its_row_says(flow: Flow) -> None:
+    claims = flow.store.step_claims
+    flow.claim(flow.start("a"))
+    flow.end(flow.last("a"), result="1")
+    flow.retry("a", completed=True)
+    assert claims.results(flow.uid, [0]) == {0: None}
+    assert claims.results(flow.uid, [0], {0: 1}) == {0: 1}
+
+
+def test_a_lost_result_is_an_error_and_not_none(database: Database, flow: Flow) -> None:
+    flow.claim(flow.start("a"))
+    flow.end(flow.last("a"), result="1")
+    with database.transaction() as tx:
+        tx.execute(delete(attempt_ends))
+    with pytest.raises(NotFound, match="lost the result of 'a', attempt 1"):
+        flow.store.step_claims.results(flow.uid, [0], {0: 1})
 
 
 def test_a_snoozed_attempt_is_on_record_with_its_pause(database: Database) -> None:

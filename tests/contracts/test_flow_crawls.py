@@ -174,7 +174,7 @@ def test_a_refused_start_is_on_record_once(database: Database) -> None:
     ledger.end_attempts(flow.flow, [AttemptEnd(0, 1, COMPLETED, NOW)], {0: "another"})
     again = flow.start_crawls(ref)
     assert (again.crawls, again.ended) == ([], [end])
-    assert flow.read(look_at="0").ends == (end,)
+    assert flow.read().ends == (end,)
     assert flow.states["shop"] == "discarded"
     (record,) = flow.store.flow_records.page(limit=9)
     assert record.counts == {"discarded": 1, "suspended": 1}

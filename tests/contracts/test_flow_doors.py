@@ -9,7 +9,7 @@ from sqlalchemy import create_engine, func, literal_column, select, text, update
 
 from crawler_lifecycle.assembly.store import SqlStore
 from crawler_lifecycle.database.database import Database
-from crawler_lifecycle.database.flow_schema import flow_groups, flow_results, flows
+from crawler_lifecycle.database.flow_schema import attempt_ends, flow_groups, flows
 from crawler_lifecycle.errors import BadInput, Conflict, Fenced, NotFound
 from crawler_lifecycle.flows import Workflow, crawl
 from crawler_lifecycle.flows.authors.building import fragment_of
@@ -335,7 +335,7 @@ def test_a_flow_is_pruned_with_all_its_rows(database: Database) -> None:
         flow.read()
     with database.read() as connection:
         assert list(connection.scalars(select(flows.c.flow_id))) == ["chain"]
-        assert list(connection.scalars(select(flow_results.c.flow))) == []
+        assert list(connection.scalars(select(attempt_ends.c.flow))) == []
     assert pushed(database, wide()).uid != flow.uid
 
 

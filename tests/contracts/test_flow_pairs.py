@@ -143,7 +143,7 @@ class World:
         return lambda: self.flow.write(*changes, door=door)
 
     def read(self) -> Act:
-        return lambda: self.flow.read(look_at="0-99", tasks_of="6-11")
+        return lambda: self.flow.read(tasks_of="6-11")
 
     def start_crawls(self) -> Act:
         starts, door = self.starts(MemberKind.CRAWL), self.flow.door

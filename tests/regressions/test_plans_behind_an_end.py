@@ -1,9 +1,9 @@
-"""A reading that had begun before a step's end came after the plan behind this end. The supervisor kept the planned
-state and forgot to write it: a job that waited for its retry stayed so on record, also when the plan had cancelled
-it."""
+"""A reading that had begun before a step's end came after the plan that followed this end. The supervisor kept the
+planned state and forgot to write it: a job that waited for its retry stayed so on record, also when the plan had
+cancelled it. The older row now counts until the end is observed again, and the plan is made again."""
 
 from crawler_lifecycle.flows import RetryPolicy, Workflow
-from crawler_lifecycle.model.flow_states import MemberState
+from crawler_lifecycle.flows.rules.ends import AttemptEnd
 from tests.unit.flows.plays import FAILED, Play
 from tests.unit.flows.work import plain
 
@@ -14,9 +14,12 @@ def test_a_reading_from_before_an_end_leaves_the_plan_behind_the_end() -> None:
     flow.advance()
     read = flow.row("a")
     flow.end("a", FAILED)
+    ended_at = flow.now
     flow.advance()
     flow.later(seconds=61)
     (change,) = flow.planner.advance(flow.now).changes
     assert (change.row.path, change.was.state, change.row.state) == ("a", "retryable", "available")
-    assert flow.planner.restore([read]) == []  # the change stays to be written
-    assert flow.planner.rows[0].state is MemberState.AVAILABLE
+    assert flow.planner.restore([read]) == [0]
+    flow.planner.observe(AttemptEnd(0, 1, FAILED, ended_at))
+    (change,) = flow.planner.advance(flow.now).changes
+    assert (change.row.path, change.was.state, change.row.state) == ("a", "executing", "available")

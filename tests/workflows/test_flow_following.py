@@ -148,7 +148,7 @@ async def test_a_flow_does_not_end_beside_a_follower_that_an_earlier_try_has_sta
         if not starts:
             starts.append(step.followers[0].start)
             assert flow is not None
-            claims, before = flows.store.step_claims, {step.starts[0].number}
+            claims, before = flows.store.step_claims, {step.starts[0].number: 1}
             await asyncio.to_thread(claims.renew, "other", timedelta(hours=1))
             await asyncio.to_thread(claims.claim, step.flow, step.door, starts, "other", "host", None, before)
             await door(flow.hold, "drain")

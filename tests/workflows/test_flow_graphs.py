@@ -24,8 +24,9 @@ async def test_a_chain_costs_an_activity_a_step(flows: FlowStage) -> None:
     flow = await flows.run(chain(20))
     assert flows.host.played == [f"j{number}" for number in range(20)]
     activities = await activities_of(flows.supervisor(flow))
-    # the beginning and the end are written inside of workflow tasks
-    assert activities == {"run_steps": 20, "announce_flow": 1}
+    # the beginning and the end are written inside of workflow tasks, and changes in between once a second
+    assert activities - Counter(write_flow=20) == {"run_steps": 20, "announce_flow": 1}
+    assert activities["write_flow"] < 10
 
 
 async def test_a_fan_out_of_a_thousand_goes_in_slices(flows: FlowStage) -> None:

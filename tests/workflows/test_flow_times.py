@@ -66,11 +66,12 @@ async def test_an_approval_brings_the_flow_on(flows: FlowStage) -> None:
 
 @pytest.mark.parametrize("is_early", [False, True], ids=["after the flow came to it", "before"])
 async def test_a_step_behind_an_approval_reads_the_decision(flows: FlowStage, is_early: bool) -> None:
-    """The write of the approval's end is late. A start that overtook the write would read no decision."""
+    """The write of the approval's end is late. The step's start overtakes the write, and names the decision."""
     decisions, has_read = list[Any](), threading.Event()
 
     async def read(step: ClaimedStep) -> None:
-        results = await asyncio.to_thread(flows.store.step_claims.results, step.flow_uid, [flow.row("ok").number])
+        number = flow.row("ok").number
+        results = await asyncio.to_thread(flows.store.step_claims.results, step.flow_uid, [number], step.reads)
         decisions.extend(results.values())
         has_read.set()
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 from pydantic import JsonValue
 
 from crawler_lifecycle.clusters.adapters.regular_files import files_of
-from crawler_lifecycle.flows.ports.claims import Claimed, StepClaims
+from crawler_lifecycle.flows.ports.claims import NO_READS, Claimed, StepClaims
 from crawler_lifecycle.flows.rules.messages import AttemptRef, FlowRef
 
 RECEIPT = {"run_id", "run_uid", "files"}  # fields of a crawl's and of a task's receipt
@@ -28,14 +28,16 @@ class _ClaimsWithFiles:
 
     def claim(
         self, flow: FlowRef, door: int, starts: Sequence[AttemptRef], token: str, host: str,
-        code_version: str | None = None, after: Collection[int] = (),
+        code_version: str | None = None, reads: Mapping[int, int] = NO_READS,
     ) -> Claimed:  # fmt: skip
-        claimed = self._claims.claim(flow, door, starts, token, host, code_version, after)
+        claimed = self._claims.claim(flow, door, starts, token, host, code_version, reads)
         mine = [replace(step, arguments=with_folder(step.arguments, self._folder)) for step in claimed.mine]
         return replace(claimed, mine=mine)
 
-    def results(self, flow_uid: str, numbers: Collection[int]) -> Mapping[int, JsonValue]:
-        results = self._claims.results(flow_uid, numbers)
+    def results(
+        self, flow_uid: str, numbers: Collection[int], reads: Mapping[int, int] = NO_READS
+    ) -> Mapping[int, JsonValue]:
+        results = self._claims.results(flow_uid, numbers, reads)
         return {number: with_folder(value, self._folder) for number, value in results.items()}
 
     def __getattr__(self, name: str) -> Any:

@@ -14,6 +14,7 @@ from crawler_lifecycle.flows.rules.messages import AttemptRef, FlowRef
 from crawler_lifecycle.model.flow_states import EndKind
 
 AttemptKey = tuple[str, int, int]  # flow's uid, member's number, attempt's number
+NO_READS: Mapping[int, int] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,7 @@ class ClaimedStep:
     deaths: int  # processes that died with the attempt
     scheduled_at: datetime | None = field(default=None, compare=False)  # time from which it may start, or has started
     errors: Sequence[Mapping[str, Any]] = ()  # earlier attempts' errors, oldest first: attempt, at, error
+    reads: Mapping[int, int] = field(default_factory=dict)  # attempts with the results for the activity, by member
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,7 @@ class Claimed:
     mine: Sequence[ClaimedStep] = ()
     held: Sequence[int] = ()  # members whose attempt another host still holds
     ended: Sequence[AttemptEnd] = ()  # attempts whose end is already recorded, by an earlier try
-    stale: Sequence[int] = ()  # members that may not start, because a door was first, or a completion is missing
+    stale: Sequence[int] = ()  # members that may not start, because a door was first, or a read end is missing
     has_lost: bool = False  # whether the database has lost its last writes: no attempt is new
 
 
@@ -69,13 +71,13 @@ class StepClaims(Protocol):
 
     def claim(
         self, flow: FlowRef, door: int, starts: Sequence[AttemptRef], token: str, host: str,
-        code_version: str | None = None, after: Collection[int] = (),
+        code_version: str | None = None, reads: Mapping[int, int] = NO_READS,
     ) -> Claimed:  # fmt: skip
         """Record new attempts, and claim attempts that no host holds.
 
-        A new attempt starts only if no door was first, people hold no starts back, and the members in `after` have
-        completed. The epoch is compared only for new attempts. An attempt whose host has lost its lease after the
-        function began counts one more death. Without a lease, a host gets a TemporaryError.
+        A new attempt starts only if no door was first, people hold no starts back, and the attempts in `reads` have
+        a stored end or a run. The epoch is compared only for new attempts. An attempt whose host has lost its lease
+        after the function began counts one more death. Without a lease, a host gets a TemporaryError.
 
         Attempts with the token already, such as after a lost answer, are the host's. The claim of an attempt without
         deaths notes its function as begun, too. An isolated attempt, and an attempt with deaths, begin with `begin`.
@@ -105,10 +107,13 @@ class StepClaims(Protocol):
 
     def inputs(self, flow_uid: str, number: int) -> StepInputs: ...
 
-    def results(self, flow_uid: str, numbers: Collection[int]) -> Mapping[int, JsonValue]:
+    def results(
+        self, flow_uid: str, numbers: Collection[int], reads: Mapping[int, int] = NO_READS
+    ) -> Mapping[int, JsonValue]:
         """Return encoded results for the first of the numbers, as many as fit into a page; None without a result.
 
-        The first number is always among them.
+        The first number is always among them. A member in `reads` has the result of this attempt, whatever its row
+        says, and NotFound if the attempt has no stored end and no run.
         """
 
     def source(self, flow_uid: str, path: str) -> Source | None:

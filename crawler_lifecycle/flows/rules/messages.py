@@ -119,7 +119,6 @@ class ReadFlow(FlowInput):
     since: int = Field(default=ALL_ROWS, description="number of the last door whose rows the supervisor knows")
     after_member: int = Field(default=-1, description="number of the last member on the previous page")
     members: str = Field(default="", description="ranges: members whose rows are read whatever door changed them last")
-    look_at: str = Field(default="", description="ranges: members with an attempt under way")
     tasks_of: str = Field(default="", description="ranges: crawls whose single tasks others depend on")
 
 
@@ -138,7 +137,7 @@ class LedgerPage(Message):
     row: FlowRow
     rows: PackedRows = NO_ROWS
     has_more: bool = Field(default=False, description="whether a further page has the members after the last one")
-    ends: Ends = Field(default=(), description="stored ends that no run reports")
+    ends: Ends = Field(default=(), description="stored ends that their member's row does not know yet")
     runs: Runs = Field(
         default=(),
         description="runs with news for their member's row, also after the member's end, and runs of `tasks_of`",
@@ -172,7 +171,6 @@ class WriteFlow(FlowInput):
     door: int
     was: PackedRows = NO_ROWS
     rows: PackedRows = NO_ROWS
-    after: str = Field(default="", description="ranges: steps whose completion has to be stored before the writing")
     state: FlowState | None = Field(default=None, description="the flow's new state")
 
 
@@ -192,7 +190,7 @@ class StartCrawls(FlowInput):
 
     door: int
     starts: tuple[AttemptRef, ...]
-    after: str = Field(default="", description="ranges: steps whose completion has to be stored before `starts`")
+    reads: str = Field(default="", description="as for `RunSteps.reads`")
 
 
 class CrawlsStarted(Message):
@@ -258,7 +256,11 @@ class RunSteps(FlowInput):
     route: str = Field(description="route of all members in `starts`: queue, module and function")
     starts: tuple[AttemptRef, ...]
     followers: tuple[FollowingStep, ...] = ()
-    after: str = Field(default="", description="ranges: steps whose completion has to be stored before all starts")
+    reads: str = Field(
+        default="",
+        description="attempts by member whose results the steps read, as ranges; without one of them on record, the "
+        "database has lost its last writes, and no step starts",
+    )
 
 
 class StepsEnded(Message):

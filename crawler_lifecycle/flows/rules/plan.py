@@ -26,6 +26,11 @@ class MemberChange:
     was: MemberRow
     row: MemberRow
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether the member's attempt has ended."""
+        return self.was.in_flight and not self.row.in_flight and self.was.attempt == self.row.attempt
+
 
 @dataclass(frozen=True, slots=True)
 class AttemptStart:

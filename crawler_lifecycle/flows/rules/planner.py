@@ -52,22 +52,20 @@ class Planner:
         known = [row for row in members if row.number in self.rows]
         self._add(groups, (row for row in members if row.number not in self.rows))
         for row in known:
-            if not (self._ended_later(row) or is_outdated(row, self.rows[row.number])):
+            if not is_outdated(row, self.rows[row.number]):
                 self._restore(row)
 
     def restore(self, members: Iterable[MemberRow], groups: Iterable[GroupRow] = ()) -> Collection[int]:
         """Take rows as stored, whatever was planned or observed since. Return the members' numbers.
 
-        Doors decide by the stored rows and the ends of runs, so a plan that a door has outdated is void. A run's end
-        that is not stored with its member has to be observed again. A row from before a step's end is left out:
-        otherwise the plan after the end would be void, and nobody would make it again.
+        Doors decide by the stored rows and ends, so a plan that a door has outdated is void. An end that is not stored
+        with its member has to be observed again.
         """
         members = list(members)
         self._add(groups, (row for row in members if row.number not in self.rows))
-        present = [row for row in members if not self._ended_later(row)]
-        for row in present:
+        for row in members:
             self._restore(row)
-        return [row.number for row in present]
+        return [row.number for row in members]
 
     def fits(self, members: Iterable[MemberRow] = (), groups: Iterable[GroupRow] = ()) -> bool:
         """Return whether the planner can take the rows: the needs of all known members and groups are unchanged."""
@@ -77,18 +75,8 @@ class Planner:
             row.number not in self.wiring.groups or row.needs == self.wiring.groups[row.number].needs for row in groups
         )
 
-    def _ended_later(self, row: MemberRow) -> bool:
-        """Return whether the row was read before its step's observed end, and no door has changed the row."""
-        return row.state is MemberState.EXECUTING and self._misses_end(row)
-
-    def _misses_end(self, row: MemberRow) -> bool:
-        known = self.rows[row.number]
-        is_missing = row.in_flight and not known.in_flight and row.attempt == known.attempt
-        return known.kind is MemberKind.STEP and is_missing
-
     def _restore(self, row: MemberRow) -> None:
-        """Take the row. An observed end counts, since no activity reports a step's end again."""
-        self._take(row._replace(in_flight=False) if self._misses_end(row) else row)
+        self._take(row)
         self.wiring.network.touched.add(row.number)
 
     def take_flow(self, flow: FlowRow) -> None:
@@ -108,8 +96,6 @@ class Planner:
             if seen.attempt == row.attempt:
                 self._grow(seen)
             self._change(after_sight(row, seen))
-        elif row.kind is MemberKind.STEP:
-            self._take(after_end(row, seen))  # the step's own transaction has stored its end
         else:
             self._change(after_end(row, seen))
 
@@ -123,11 +109,6 @@ class Planner:
         """Bring all members to the state by time, dependencies and decisions, for the next plan."""
         self._pass_time(now)
         self._settle(now)
-
-    @property
-    def has_approved(self) -> bool:
-        """Whether the next plan completes an approval. A dependent reads the decision only from the recorded end."""
-        return any(completes_approval(self.rows[number]) for number in self._changed)
 
     def advance(self, now: datetime, most_starts: int | None = None) -> Plan:
         """Return the next acts. A second call without news returns an empty plan, or the starts beyond the limit."""
@@ -338,10 +319,6 @@ class Planner:
                 return due
             heappop(self._timers)
         return None
-
-
-def completes_approval(row: MemberRow) -> bool:
-    return row.kind is MemberKind.APPROVAL and row.state is MemberState.COMPLETED
 
 
 def _wired(row: MemberRow) -> tuple[object, ...]:

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
 
+from crawler_lifecycle.base.ranges import to_ranges_by_value
 from crawler_lifecycle.flows.rules.messages import AttemptRef, FollowingStep
 from crawler_lifecycle.flows.rules.network import OPEN, Node
 from crawler_lifecycle.flows.rules.planner import Planner
@@ -18,7 +19,6 @@ from crawler_lifecycle.model.flow_states import MemberKind, MemberState
 
 MOST_FOLLOWERS = 50
 MOST_CHARACTERS = 8_000  # in the followers' routes, for a small activity
-MOST_BEFORE = 1_000  # dependencies whose completions are compared
 MOST_AT_ONCE = 4  # after a step: more steps are for several hosts
 MOST_IN_A_SLICE = 50
 FEWEST_IN_A_SLICE = 8
@@ -50,14 +50,19 @@ def followers(planner: Planner, number: int) -> tuple[FollowingStep, ...]:
     )
 
 
-def completed_before(planner: Planner, numbers: Iterable[int]) -> Collection[int]:
-    """Return the completed steps that the members depend on, also by way of groups, quorums and approvals.
+def reads(planner: Planner, numbers: Iterable[int]) -> str:
+    """Return the attempts whose results the members read: of completed dependencies, also by way of groups and quorums.
 
-    A step's end is stored before the supervisor knows the end. Without the record, the database has lost its last
-    writes, and a dependent would see no result.
+    An approval's decision has the number of its generation.
     """
-    rows = (planner.rows[source] for source in islice(_sources(planner, numbers), MOST_BEFORE))
-    return sorted(row.number for row in rows if row.kind is MemberKind.STEP and row.state is MemberState.COMPLETED)
+    rows = (planner.rows[source] for source in _sources(planner, numbers))
+    return to_ranges_by_value(
+        {
+            row.number: row.generation if row.kind is MemberKind.APPROVAL else row.attempt
+            for row in rows
+            if row.state is MemberState.COMPLETED
+        }
+    )
 
 
 class Slices:
@@ -89,7 +94,7 @@ class Slices:
 
 
 def _sources(planner: Planner, numbers: Iterable[int]) -> Iterator[int]:
-    """Yield the steps and crawls that the members depend on, each once."""
+    """Yield the members that these members depend on, each once."""
     waiting = deque(planner.node(number) for number in numbers)
     known = set(waiting)
     while waiting:
@@ -97,7 +102,7 @@ def _sources(planner: Planner, numbers: Iterable[int]) -> Iterator[int]:
             if source in known:
                 continue
             known.add(source)
-            if source.member is None or planner.rows[source.member].kind is MemberKind.APPROVAL:
+            if source.member is None:
                 waiting.append(source)
             else:
                 yield source.member

@@ -1,14 +1,13 @@
 """Recorded starts of crawls with the requests for their runs, refused starts, stops, and crawls without runs."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, and_, bindparam, or_, select, update
+from sqlalchemy import Connection, Row, Select, and_, bindparam, exists, insert, or_, select, update
 
-from crawler_lifecycle.base.ranges import from_ranges
-from crawler_lifecycle.database.flow_schema import flow_attempts, flow_members
+from crawler_lifecycle.base.ranges import from_ranges_by_value
+from crawler_lifecycle.database.flow_schema import attempt_ends, flow_attempts, flow_members
 from crawler_lifecycle.database.manager_schema import manager_attempts
 from crawler_lifecycle.database.pages import PagedStatement, pages
 from crawler_lifecycle.database.schema import histories
@@ -19,17 +18,17 @@ from crawler_lifecycle.flows.rules.ends import AttemptEnd
 from crawler_lifecycle.flows.rules.messages import AttemptRef, FlowRef, StartCrawls
 from crawler_lifecycle.flows.rules.requesting import run_request
 from crawler_lifecycle.flows.store.locks import OnFlows, fence, has_lost_writes, number_start
-from crawler_lifecycle.flows.store.reading import IS_LAST_ATTEMPT, attempt_end, effective_rows
+from crawler_lifecycle.flows.store.reading import IS_LAST_ATTEMPT, IS_LAST_END, are_on_record, ends_of
 from crawler_lifecycle.flows.store.rows import NEEDS, groups, members
 from crawler_lifecycle.flows.store.starts import (
     Work,
     fits,
-    have_completed,
     may_start,
     put_on_record,
     read_attempts,
     read_work,
 )
+from crawler_lifecycle.flows.store.writing import end_values
 from crawler_lifecycle.model.flow_states import GroupGrowth, MemberKind, Ready
 from crawler_lifecycle.model.naming import crawl_workflow_id
 from crawler_lifecycle.model.requests import FlowLink
@@ -62,7 +61,6 @@ RUN_OF_ATTEMPT = select(histories.c.id).where(
     histories.c.flow_member == bindparam("of_member"),
     histories.c.flow_attempt == bindparam("of_attempt"),
 )
-REFUSED = update(flow_attempts).where(*THIS_ATTEMPT, attempts.ended_at.is_(None))
 NEEDS_OF_TASKS = select(members.needs).where(members.flow == bindparam("of_flow"), members.needs.contains('"task":'))
 GROWERS_BY_TASKS = select(groups.grower).where(
     groups.flow == bindparam("of_flow"), groups.growth == GroupGrowth.TASKS, groups.grower.is_not(None)
@@ -98,13 +96,13 @@ class FlowCrawls(CrawlStops):
     @transaction
     def start_crawls(self, tx: Connection, step: StartCrawls) -> CrawlStarts:
         head = self.lock_for_supervisor(tx, step.flow)
-        works = _effective(tx, head, read_work(tx, head.id, [start.number for start in step.starts]))
+        works = read_work(tx, head.id, head.uid, [start.number for start in step.starts])
         known = read_attempts(tx, head.id, step.starts)
-        ended = [attempt_end(row) for row in known.values() if row.ended_at is not None]
+        ends = ends_of(tx, head.id, known.keys())
         new = [start for start in step.starts if (start.number, start.attempt) not in known]
         is_due = bool(new) and may_start(head, step.door)
         has_lost = has_lost_writes(head, step.flow) or (
-            is_due and not have_completed(tx, head.id, from_ranges(step.after))
+            is_due and not are_on_record(tx, head.id, head.uid, from_ranges_by_value(step.reads))
         )
         fitting = [
             (start, works[start.number])
@@ -113,7 +111,7 @@ class FlowCrawls(CrawlStops):
         ]
         begun = put_on_record(tx, head, fitting, self._db.clock(), lambda start: {"workflow_id": _id(head, start)})
         changes = {(item.start.number, item.start.attempt): (item.arguments, item.memory_factor) for item in begun}
-        changes |= {key: (row.arguments, row.memory_factor) for key, row in known.items() if row.ended_at is None}
+        changes |= {key: (row.arguments, row.memory_factor) for key, row in known.items() if key not in ends}
         tells = _crawls_with_tasks(tx, head.id)
         crawls = [
             _crawl_start(head, start, works[start.number], changes[start.number, start.attempt], tells)
@@ -122,7 +120,8 @@ class FlowCrawls(CrawlStops):
         ]
         stale = [start.number for start in new if (start.number, start.attempt) not in changes]
         is_on_record = bool(begun or known) and not has_lost
-        return CrawlStarts(crawls, stale, ended, number_start(tx, head, step.flow) if is_on_record else 0, has_lost)
+        number = number_start(tx, head, step.flow) if is_on_record else 0
+        return CrawlStarts(crawls, stale, list(ends.values()), number, has_lost)
 
     @transaction
     def end_attempts(
@@ -136,15 +135,9 @@ class FlowCrawls(CrawlStops):
             tx.execute(ATTEMPT_LOCKED, key)  # a run in the making waits, or is recorded before the next statement
             if tx.scalar(RUN_OF_ATTEMPT, key) is not None:
                 continue
-            values = {
-                "ended_at": end.at,
-                "end_kind": end.kind,
-                "outcome": end.outcome,
-                "reason": end.reason,
-                "error": messages.get(end.number),
-            }
-            tx.execute(REFUSED.values(values), key)
             written.append(end)
+            if not ends_of(tx, head.id, {(end.number, end.attempt)}):
+                tx.execute(insert(attempt_ends), end_values(head.id, end) | {"error": messages.get(end.number)})
         return written
 
 
@@ -164,7 +157,7 @@ def _under_way(head: Row[Any]) -> Select[Any]:
         )
         .join_from(flow_members, flow_attempts, IS_LAST_ATTEMPT)
         .join(histories, is_its_run, isouter=True)
-        .where(members.flow == head.id, members.in_flight, attempts.ended_at.is_(None))
+        .where(members.flow == head.id, members.in_flight, ~exists().where(IS_LAST_END))
         .order_by(members.number)
     )
 
@@ -186,12 +179,6 @@ def _crawls_of_managers(tx: Connection, head: Row[Any], steps: Mapping[int, str 
 
 def _to_stop(row: Row[Any]) -> CrawlToStop:
     return CrawlToStop(row.number, row.attempt, row.workflow_id, row.run_id, row.stop_reason)
-
-
-def _effective(tx: Connection, head: Row[Any], works: Mapping[int, Work]) -> dict[int, Work]:
-    """Return the members with effective rows: the next attempt may start before the write about the last run's end."""
-    rows = effective_rows(tx, head.id, head.uid, {number: work.row for number, work in works.items()})
-    return {number: replace(work, row=rows[number]) for number, work in works.items()}
 
 
 def _id(head: Row[Any], start: AttemptRef) -> str:

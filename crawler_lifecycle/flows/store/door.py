@@ -16,7 +16,7 @@ from crawler_lifecycle.flows.rules.interventions import Effect
 from crawler_lifecycle.flows.rules.merging import Merged
 from crawler_lifecycle.flows.rules.rows import FlowRow, Ledger
 from crawler_lifecycle.flows.store.locks import OnFlows, add_line
-from crawler_lifecycle.flows.store.reading import lock_in_flight, read_ledger
+from crawler_lifecycle.flows.store.reading import read_ledger
 from crawler_lifecycle.flows.store.rows import FLOW_FIELDS
 from crawler_lifecycle.flows.store.writing import (
     delete_groups,
@@ -33,7 +33,7 @@ MOST_IN_A_HINT = 3  # flows
 
 @dataclass(slots=True)
 class Door:
-    """An open door. The flow's row and all attempts under way are locked."""
+    """An open door. The flow's row is locked."""
 
     tx: Connection
     head: Row[Any]
@@ -90,9 +90,8 @@ class OnDoors(OnFlows):
     """Base class for doors."""
 
     def open(self, tx: Connection, flow_uid: str, request: FlowRequest) -> Door:
-        """Lock the flow and its attempts under way, and read the ledger."""
+        """Lock the flow, and read the ledger."""
         head = self.lock(tx, flow_uid)
-        lock_in_flight(tx, head.id)
         return Door(tx, head, read_ledger(tx, head), self._db.clock(), request)
 
     def open_by_id(self, tx: Connection, flow_id: str, request: FlowRequest) -> Door:

@@ -9,13 +9,13 @@ from sqlalchemy import Connection, bindparam, delete, insert, select, update
 from crawler_lifecycle.base.limits import LARGEST_CONTEXT, LARGEST_RESULT
 from crawler_lifecycle.base.words import counted
 from crawler_lifecycle.database.flow_schema import (
+    attempt_ends,
     flow_appends,
     flow_attempts,
     flow_ends,
     flow_groups,
     flow_logs,
     flow_members,
-    flow_results,
     flows,
 )
 from crawler_lifecycle.database.manager_schema import manager_attempts, manager_items, manager_keys, managers
@@ -37,6 +37,7 @@ from crawler_lifecycle.flows.model.requests import (
 from crawler_lifecycle.flows.model.values import check_encoded, to_text
 from crawler_lifecycle.flows.ports.ledger import DoorAnswer
 from crawler_lifecycle.flows.rules import merging
+from crawler_lifecycle.flows.rules.ends import AttemptEnd
 from crawler_lifecycle.flows.rules.interventions import Effect, approve, cancel, hold, retry, selected
 from crawler_lifecycle.flows.rules.merging import Merged
 from crawler_lifecycle.flows.rules.requesting import changed_arguments, changes_in_words, changes_of_jobs, check_crawl
@@ -44,7 +45,8 @@ from crawler_lifecycle.flows.rules.rows import Ledger, MemberRow
 from crawler_lifecycle.flows.store.door import Door, OnDoors, find_uid, uid_of
 from crawler_lifecycle.flows.store.reading import has_run_to_read
 from crawler_lifecycle.flows.store.rows import FLOW_FIELDS, flow_row, members
-from crawler_lifecycle.model.flow_states import FlowIntent
+from crawler_lifecycle.flows.store.writing import end_values
+from crawler_lifecycle.model.flow_states import EndKind, FlowIntent
 
 CLEAR_PROBLEMS = (
     update(managers)
@@ -57,21 +59,25 @@ TELL_MANAGERS = (
     .where(managers.c.flow == bindparam("of_flow"), managers.c.closed_at.is_(None))
     .values(items_door=managers.c.items_door + 1)
 )
-BY_A_DECISION = 0  # a decision's result has no attempt
 HOLDS = {FlowIntent.RUN: "resumed", FlowIntent.PAUSE: "paused", FlowIntent.DRAIN: "drained"}  # events
 attempts = flow_attempts.c
+LAST_ATTEMPT = (
+    select(members.attempt)
+    .where(members.flow == attempts.flow, members.number == attempts.member)
+    .correlate(flow_attempts)
+    .scalar_subquery()
+)
 KEEP_REASON = (
     update(flow_attempts)
     .where(
         attempts.flow == bindparam("of_flow"),
         attempts.member.in_(bindparam("numbers", expanding=True)),
-        attempts.ended_at.is_(None),
+        attempts.attempt == LAST_ATTEMPT,
     )
     .values(stop_reason=bindparam("note"))
 )
-# members first: an end of a step locks its member before the end writes a result
 WITH_FLOW = (
-    *(flow_members, flow_attempts, flow_results, flow_groups, flow_appends, flow_ends, flow_logs),
+    *(flow_members, flow_attempts, attempt_ends, flow_groups, flow_appends, flow_ends, flow_logs),
     *(managers, manager_items, manager_attempts, manager_keys),
 )
 
@@ -267,13 +273,13 @@ def _write_arguments(door: Door, effect: Effect, request: RetryMembers) -> dict[
 
 
 def _write_decision(door: Door, row: MemberRow, request: ApproveMember) -> None:
-    """Write the decision as the approval's result. A later decision replaces an earlier decision."""
+    """Write the decision as the end of the approval's generation. A later decision replaces an earlier decision."""
     decision = Decision(approved=request.approved, actor=request.actor, note=request.note, at=door.at)
     value = to_text("decision", decision, LARGEST_RESULT)
-    key = {"flow": door.head.id, "member": row.number, "generation": row.generation}
-    door.tx.execute(delete(flow_results).filter_by(**key))
-    result = {**key, "attempt": BY_A_DECISION, "value": value, "size": len(value)}
-    door.tx.execute(insert(flow_results), result)
+    end = AttemptEnd(row.number, row.generation, EndKind.COMPLETED, door.at)
+    this_end = {"flow": door.head.id, "member": row.number, "attempt": row.generation}
+    door.tx.execute(delete(attempt_ends).filter_by(**this_end))
+    door.tx.execute(insert(attempt_ends), end_values(door.head.id, end) | {"value": value, "size": len(value)})
 
 
 def _checked(merged: Merged) -> Merged:

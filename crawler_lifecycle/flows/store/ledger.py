@@ -36,16 +36,15 @@ from crawler_lifecycle.flows.store.door import Door
 from crawler_lifecycle.flows.store.locks import OnFlows, add_line, fence, has_lost_writes, number_write, snapshot
 from crawler_lifecycle.flows.store.reading import (
     ALL_MEMBERS,
-    attempt_ends,
-    lock_in_flight,
+    are_on_record,
     news_of_runs,
     read_ledger,
     read_members,
     run_sights,
     task_sights,
+    unnoted_ends,
 )
 from crawler_lifecycle.flows.store.rows import GROUP_COLUMNS, flow_row, group_row, groups, member_row, members
-from crawler_lifecycle.flows.store.starts import have_completed
 from crawler_lifecycle.flows.store.writing import write_changes
 from crawler_lifecycle.model.flow_states import (
     FAILED,
@@ -205,7 +204,8 @@ class FlowSupervision(OnFlows):
         head = self.lock_for_supervisor(tx, step.flow)
         if head.door != step.door:
             return Written(stale=True)
-        if has_lost_writes(head, step.flow) or not have_completed(tx, head.id, from_ranges(step.after)):
+        ends = {change.row.number: change.row.attempt for change in changes if change.has_ended}
+        if has_lost_writes(head, step.flow) or not are_on_record(tx, head.id, head.uid, ends):
             return Written(stale=True, has_lost=True)
         if write_changes(tx, head.id, changes) < len(changes):
             _refuse_unless_done(tx, head.id, changes)
@@ -230,7 +230,6 @@ class FlowSupervision(OnFlows):
     @transaction
     def grow(self, tx: Connection, step: GrowGroup) -> None:
         head = self.lock_for_supervisor(tx, step.flow)
-        lock_in_flight(tx, head.id)
         door = Door(tx, head, read_ledger(tx, head), self._db.clock(), BY_SUPERVISOR)
         group = door.ledger.groups.get(step.group)
         if group is None:
@@ -319,7 +318,7 @@ def _sights(connection: Connection, head: Row[Any], step: ReadFlow) -> dict[str,
     growers = from_ranges(step.tasks_of)
     runs = [*news_of_runs(connection, head.id, head.uid), *run_sights(connection, head.id, head.uid, growers)]
     return {
-        "ends": tuple(attempt_ends(connection, head.id, from_ranges(step.look_at))),
+        "ends": tuple(unnoted_ends(connection, head.id)),
         "runs": tuple({seen.number: seen for seen in runs}.values()),
         "tasks": tuple(task_sights(connection, head.id, head.uid, growers)),
     }

@@ -11,7 +11,7 @@ from typing import Any, TypeVarTuple
 
 from sqlalchemy import Connection, Row, Select, and_, case, exists, func, or_, select, union
 
-from crawler_lifecycle.database.flow_schema import flow_attempts, flow_members, flows, step_leases
+from crawler_lifecycle.database.flow_schema import attempt_ends, flow_attempts, flow_members, flows, step_leases
 from crawler_lifecycle.database.pages import pages
 from crawler_lifecycle.database.schema import histories
 from crawler_lifecycle.database.transactions import reading
@@ -25,6 +25,7 @@ from crawler_lifecycle.flows.store.door import uid_of
 from crawler_lifecycle.flows.store.locks import OnFlows, snapshot
 from crawler_lifecycle.flows.store.reading import (
     IS_LAST_ATTEMPT,
+    IS_LAST_END,
     NEWS_AFTER_END,
     NEWS_UNDER_WAY,
     effective_rows,
@@ -35,7 +36,7 @@ from crawler_lifecycle.flows.store.reading import (
 from crawler_lifecycle.flows.store.rows import NO_NEEDS, flow_row, groups, members, needs_of, path_uid
 from crawler_lifecycle.model.flow_states import FAILED, MemberKind, MemberState
 
-attempts = flow_attempts.c
+ends = attempt_ends.c
 runs = histories.c
 TALLIED = [members.group_number, members.state, members.in_flight]
 TALLY_COLUMNS = [*TALLIED, func.count(), func.min(members.started_at), func.max(members.ended_at)]
@@ -64,12 +65,12 @@ RESTARTS = (
     .where(members.generation > 1)
     .group_by(members.number)
 )
-WAS_REFUSED = and_(members.reason == START_REFUSED, flow_attempts.c.error.is_not(None))
+WAS_REFUSED = and_(members.reason == START_REFUSED, ends.error.is_not(None))
 IS_STEP_UNDER_WAY = and_(
     members.in_flight,
     members.state == MemberState.EXECUTING,
     members.kind == MemberKind.STEP,
-    flow_attempts.c.ended_at.is_(None),
+    ends.kind.is_(None),
 )
 
 
@@ -105,16 +106,17 @@ def flow_tallies(connection: Connection, head: Row[Any]) -> Tallies:
 
 
 def with_news(connection: Connection, uids: Mapping[int, str]) -> dict[int, list[int]]:
-    """Return the crawls by flow whose row may be older than their run, or than their refused start."""
+    """Return the members by flow whose row may be older than their run, or than the end of their attempt."""
     is_its_run = and_(
         runs.flow_uid == flows.c.uid, runs.flow_member == members.number, runs.flow_attempt == members.attempt
     )
-    crawls = select(members.flow, members.number).join_from(flow_members, flows, flows.c.id == members.flow)
-    crawls = crawls.where(members.flow.in_(uids), members.kind == MemberKind.CRAWL)
+    of_flows = select(members.flow, members.number).join_from(flow_members, flows, flows.c.id == members.flow)
+    of_flows = of_flows.where(members.flow.in_(uids))
     # MySQL finds few rows by an index only with the uids as values
-    with_runs = crawls.join(histories, is_its_run).where(runs.flow_uid.in_(uids.values()))
-    refused = crawls.join(flow_attempts, IS_LAST_ATTEMPT).where(members.in_flight, attempts.ended_at.is_not(None))
-    news = union(with_runs.where(NEWS_UNDER_WAY), with_runs.where(NEWS_AFTER_END), refused)
+    crawls = of_flows.where(members.kind == MemberKind.CRAWL, runs.flow_uid.in_(uids.values()))
+    with_runs = crawls.join(histories, is_its_run)
+    ended = of_flows.join(attempt_ends, IS_LAST_END).where(members.in_flight)
+    news = union(with_runs.where(NEWS_UNDER_WAY), with_runs.where(NEWS_AFTER_END), ended)
     numbers: dict[int, list[int]] = {}
     for flow, number in connection.execute(news) if uids else ():
         numbers.setdefault(flow, []).append(number)
@@ -229,8 +231,9 @@ def _troubles(flow: int, now: datetime) -> Select[int, str | None]:
     has_lease = exists().where(step_leases.c.token == flow_attempts.c.claim_token, step_leases.c.expires_at >= now)
     is_silent = and_(IS_STEP_UNDER_WAY, ~has_lease)
     return (
-        select(members.number, case((WAS_REFUSED, flow_attempts.c.error)))
+        select(members.number, case((WAS_REFUSED, ends.error)))
         .join_from(flow_members, flow_attempts, IS_LAST_ATTEMPT)
+        .join(attempt_ends, IS_LAST_END, isouter=True)
         .where(members.flow == flow, or_(WAS_REFUSED, is_silent))
     )
 

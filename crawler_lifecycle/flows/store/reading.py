@@ -1,6 +1,6 @@
 """Ledgers read from the database, with the ends of attempts, runs and tasks, as a flow reads them.
 
-A run writes nothing for its flow. Effective rows count the end of a run before the supervisor notes the end.
+Runs and steps write nothing into their member's row. Effective rows count an end before the supervisor notes the end.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, and_, bindparam, not_, or_, select
 
-from crawler_lifecycle.database.flow_schema import flow_attempts, flow_members
+from crawler_lifecycle.database.flow_schema import attempt_ends, flow_attempts, flow_members
 from crawler_lifecycle.database.pages import PagedStatement, pages
 from crawler_lifecycle.database.schema import histories, task_histories
 from crawler_lifecycle.database.transactions import OPEN_STATUSES
@@ -28,17 +28,15 @@ from crawler_lifecycle.flows.store.rows import (
 from crawler_lifecycle.model.flow_states import MemberKind
 from crawler_lifecycle.model.states import OVER, ExportState, TaskStatus
 
-attempts, runs, tasks = flow_attempts.c, histories.c, task_histories.c
+attempts, ends, runs, tasks = flow_attempts.c, attempt_ends.c, histories.c, task_histories.c
+AttemptKey = tuple[int, int]  # member's number, attempt's number
 MOST_IN_STATEMENT = 500  # numbers; for more members, the rows of the whole flow are read and filtered here
 IS_LAST_ATTEMPT = and_(
     attempts.flow == members.flow, attempts.member == members.number, attempts.attempt == members.attempt
 )
-END_COLUMNS = [attempts.member, attempts.attempt, attempts.end_kind, attempts.ended_at, attempts.outcome]
-ENDS = (
-    select(*END_COLUMNS, attempts.reason)
-    .join_from(flow_attempts, flow_members, IS_LAST_ATTEMPT)
-    .where(attempts.flow == bindparam("of_flow"), attempts.ended_at.is_not(None))
-)
+IS_LAST_END = and_(ends.flow == members.flow, ends.member == members.number, ends.attempt == members.attempt)
+END = select(ends.member, ends.attempt, ends.kind, ends.ended_at, ends.outcome, ends.reason)
+LAST_ENDS = END.join_from(attempt_ends, flow_members, IS_LAST_END).where(ends.flow == bindparam("of_flow"))
 RUN_COLUMNS = [runs.flow_member, runs.flow_attempt, runs.status, runs.end_number, runs.finished_at, runs.begun_at]
 SIGHT_COLUMNS = [*RUN_COLUMNS, runs.reason, runs.outcome, runs.export_state, runs.tasks]
 RUNS = (
@@ -87,9 +85,13 @@ TASK_ENDS = (
 GENERATIONS = select(members.number, members.generation).where(
     members.flow == bindparam("of_flow"), members.number.in_(bindparam("numbers", expanding=True))
 )
-OF_ATTEMPTS = attempts.member.in_(bindparam("numbers", expanding=True))
+OF_ENDS = ends.member.in_(bindparam("numbers", expanding=True))
 OF_RUNS = runs.flow_member.in_(bindparam("numbers", expanding=True))
-FEW_ENDS, FEW_RUNS = ENDS.where(OF_ATTEMPTS), RUNS.where(OF_RUNS)
+FEW_LAST_ENDS, FEW_RUNS = LAST_ENDS.where(OF_ENDS), RUNS.where(OF_RUNS)
+UNNOTED_ENDS = LAST_ENDS.where(members.in_flight)
+ENDS = END.where(ends.flow == bindparam("of_flow"), OF_ENDS)
+HAVE_ENDED = select(ends.member, ends.attempt).where(ends.flow == bindparam("of_flow"), OF_ENDS)
+HAVE_RUN = select(runs.flow_member, runs.flow_attempt).where(runs.flow_uid == bindparam("of_uid"), OF_RUNS)
 OF_FLOW = members.flow == bindparam("of_flow")
 ALL_MEMBERS = select(*READ_MEMBER).where(OF_FLOW)
 ALL_GROUPS = select(*GROUP_COLUMNS).where(groups.flow == bindparam("of_flow"))
@@ -100,18 +102,36 @@ KEY = [members.flow, members.number]
 MANY = select(*READ_MEMBER).order_by(members.number)
 MANY_MEMBERS = PagedStatement(KEY, lambda _: MANY, locks=False)
 MANY_LOCKED = PagedStatement(KEY, lambda _: locking(MANY, flow_members))
-LOCK_MEMBERS = PagedStatement(KEY, lambda _: locking(select(members.number).order_by(members.number), flow_members))
-IN_FLIGHT = select(members.number).where(OF_FLOW, members.in_flight).order_by(members.number)
 
 
-def attempt_ends(connection: Connection, flow: int, numbers: Collection[int]) -> list[AttemptEnd]:
+def last_ends(connection: Connection, flow: int, numbers: Collection[int]) -> list[AttemptEnd]:
     """Return the stored ends of the members' last attempts. The end of a run is not stored here."""
-    rows = _chosen(connection, ENDS, FEW_ENDS, {"of_flow": flow}, numbers)
-    return [attempt_end(row) for row in rows]
+    return [_end(row) for row in _chosen(connection, LAST_ENDS, FEW_LAST_ENDS, {"of_flow": flow}, numbers)]
 
 
-def attempt_end(row: Row[Any]) -> AttemptEnd:
-    return AttemptEnd(row.member, row.attempt, row.end_kind, row.ended_at, row.outcome, row.reason)
+def unnoted_ends(connection: Connection, flow: int) -> list[AttemptEnd]:
+    """Return the stored ends of members whose row does not know the end yet."""
+    return [_end(row) for row in connection.execute(UNNOTED_ENDS, {"of_flow": flow})]
+
+
+def ends_of(connection: Connection, flow: int, keys: Collection[AttemptKey]) -> dict[AttemptKey, AttemptEnd]:
+    """Return the stored ends of the attempts, by member and attempt."""
+    key = {"of_flow": flow, "numbers": sorted({number for number, _ in keys})}
+    found = [_end(row) for row in connection.execute(ENDS, key)] if keys else []
+    return {(end.number, end.attempt): end for end in found if (end.number, end.attempt) in keys}
+
+
+def are_on_record(connection: Connection, flow: int, flow_uid: str, attempts: Mapping[int, int]) -> bool:
+    """Return whether all attempts have a stored end or a run. `attempts`: by member."""
+    key, missing = {"of_flow": flow, "of_uid": flow_uid}, set(attempts.items())
+    for query in (HAVE_ENDED, HAVE_RUN):
+        for page in pages(sorted(number for number, _ in missing)):
+            missing.difference_update((row[0], row[1]) for row in connection.execute(query, {**key, "numbers": page}))
+    return not missing
+
+
+def _end(row: Any) -> AttemptEnd:
+    return AttemptEnd(row.member, row.attempt, row.kind, row.ended_at, row.outcome, row.reason)
 
 
 def run_sights(connection: Connection, flow: int, flow_uid: str, numbers: Collection[int]) -> list[RunSeen]:
@@ -185,13 +205,6 @@ def read_groups(connection: Connection, flow: int) -> dict[int, GroupRow]:
     return {TOP: GroupRow(TOP), **{row.number: row for row in rows}}
 
 
-def lock_in_flight(tx: Connection, flow: int) -> None:
-    """Lock the members with an attempt under way. An end of a step then waits, so no door overwrites the end."""
-    numbers = tx.scalars(IN_FLIGHT, {"of_flow": flow}).all()
-    for page in pages(numbers):
-        LOCK_MEMBERS(tx, [(flow, number) for number in page]).all()
-
-
 def read_ledger(connection: Connection, head: Row[Any], numbers: Collection[int] | None = None) -> Ledger:
     """Return the flow's ledger with effective rows. `keys` of appends are left out. `numbers`: only these members."""
     if numbers is None:
@@ -210,13 +223,11 @@ def read_ledger(connection: Connection, head: Row[Any], numbers: Collection[int]
 def effective_rows(
     connection: Connection, flow: int, flow_uid: str, rows: Mapping[int, MemberRow]
 ) -> dict[int, MemberRow]:
-    """Return the rows with the ends of crawls that the supervisor has not noted yet."""
+    """Return the rows with the ends that the supervisor has not noted yet."""
     current = dict(rows)
-    crawls = [row.number for row in rows.values() if row.kind is MemberKind.CRAWL and row.attempt]
-    if not crawls:
-        return current
-    for end in attempt_ends(connection, flow, crawls):
+    for end in last_ends(connection, flow, [row.number for row in rows.values() if row.in_flight]):
         current[end.number] = effective(current[end.number], end)
+    crawls = [row.number for row in rows.values() if row.kind is MemberKind.CRAWL and row.attempt]
     for seen in run_sights(connection, flow, flow_uid, crawls):
         current[seen.number] = after_sight(current[seen.number], seen)
     return current

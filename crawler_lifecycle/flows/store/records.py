@@ -7,7 +7,14 @@ from typing import Any
 from pydantic import JsonValue
 from sqlalchemy import ColumnElement, Connection, Row, Select, and_, case, exists, false, func, not_, or_, select, union
 
-from crawler_lifecycle.database.flow_schema import flow_attempts, flow_groups, flow_logs, flow_members, flows
+from crawler_lifecycle.database.flow_schema import (
+    attempt_ends,
+    flow_attempts,
+    flow_groups,
+    flow_logs,
+    flow_members,
+    flows,
+)
 from crawler_lifecycle.database.manager_schema import REFUSED_AS_FAILED, managers
 from crawler_lifecycle.database.schema import histories
 from crawler_lifecycle.database.transactions import reading
@@ -41,7 +48,8 @@ IS_AVAILABLE = (
 )
 MOST_WITHOUT_HOST = 500  # flows with a step that waits, of which flows without a host are counted
 MOST_SEARCHED = 1000  # flows for a page: an index cannot find a text within ids and names
-attempts = flow_attempts.c
+attempts, ends = flow_attempts.c, attempt_ends.c
+OF_END = {name: ends[name].label(f"end_{name}") for name in ("kind", "ended_at", "outcome", "reason", "error")}
 OF_ATTEMPT = {column.name: column.label(f"attempt_{column.name}") for column in flow_attempts.c}
 IS_UNDECIDED = and_(members.kind == MemberKind.APPROVAL, members.decision.is_(None))
 
@@ -255,9 +263,11 @@ def attempt_records(connection: Connection, flow: int, flow_uid: str, number: in
     is_its_run = and_(
         runs.flow_uid == flow_uid, runs.flow_member == attempts.member, runs.flow_attempt == attempts.attempt
     )
+    is_its_end = and_(ends.flow == attempts.flow, ends.member == attempts.member, ends.attempt == attempts.attempt)
     query = (
-        select(*OF_ATTEMPT.values(), *SIGHT_COLUMNS, runs.id, runs.run_uid)
+        select(*OF_ATTEMPT.values(), *OF_END.values(), *SIGHT_COLUMNS, runs.id, runs.run_uid)
         .join_from(flow_attempts, histories, is_its_run, isouter=True)
+        .join(attempt_ends, is_its_end, isouter=True)
         .where(attempts.flow == flow, attempts.member == number)
         .order_by(attempts.attempt)
     )
@@ -270,11 +280,11 @@ def _attempt_record(row: Any) -> AttemptRecord:
         attempt=row.attempt_attempt,
         generation=row.attempt_generation,
         created_at=row.attempt_created_at,
-        ended_at=row.attempt_ended_at if end is None else end.at,
-        kind=row.attempt_end_kind if end is None else end.kind,
-        outcome=row.attempt_outcome if end is None else end.outcome,
-        reason=row.attempt_reason if end is None else end.reason,
-        error=row.attempt_error,
+        ended_at=row.end_ended_at if end is None else end.at,
+        kind=row.end_kind if end is None else end.kind,
+        outcome=row.end_outcome if end is None else end.outcome,
+        reason=row.end_reason if end is None else end.reason,
+        error=row.end_error,
         host=row.attempt_host,
         code_version=row.attempt_code_version,
         deaths=row.attempt_deaths,

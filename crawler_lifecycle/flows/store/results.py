@@ -11,30 +11,31 @@ from pydantic import JsonValue
 from sqlalchemy import Connection, Row, and_, bindparam, func, select
 
 from crawler_lifecycle.base.limits import LARGEST_READING
-from crawler_lifecycle.database.flow_schema import flow_members, flow_results, flows
+from crawler_lifecycle.database.flow_schema import attempt_ends, flow_members, flows
 from crawler_lifecycle.database.pages import pages
 from crawler_lifecycle.database.schema import exports, histories
 from crawler_lifecycle.errors import BadInput, NotFound
 from crawler_lifecycle.flows.model.records import CrawlReceipt
 from crawler_lifecycle.flows.model.values import encode
-from crawler_lifecycle.flows.ports.claims import StepInputs
+from crawler_lifecycle.flows.ports.claims import NO_READS, StepInputs
 from crawler_lifecycle.flows.rules.contexts import Source, merged_context, results_of_group, sources
 from crawler_lifecycle.flows.rules.rows import TOP, FlowRow, GroupRow, Ledger, MemberRow, ancestors
 from crawler_lifecycle.flows.store.locks import OnFlows, snapshot
 from crawler_lifecycle.flows.store.reading import ALL_MEMBERS, effective_rows, read_groups, read_members
 from crawler_lifecycle.flows.store.rows import GROUP_COLUMNS, group_row, groups, member_row, members, path_uid
-from crawler_lifecycle.model.flow_states import MemberKind, MemberState
+from crawler_lifecycle.model.flow_states import EndKind, MemberKind, MemberState
 from crawler_lifecycle.model.states import ExportKind
 
 MIB = 1024 * 1024
 LARGEST_PAGE = 8 * MIB  # results for a step in a single reading
-results, runs = flow_results.c, histories.c
-IS_PRESENT = and_(
-    results.flow == members.flow, results.member == members.number, results.generation == members.generation
+ends, runs = attempt_ends.c, histories.c
+VALUES = select(ends.member, ends.attempt, ends.kind, ends.value)
+SIZES = select(func.sum(ends.size)).join_from(
+    flow_members,
+    attempt_ends,
+    and_(ends.flow == members.flow, ends.member == members.number, ends.attempt == members.attempt),
 )
-RECORDED = select(members.number, results.value).join_from(flow_members, flow_results, IS_PRESENT)
-SIZES = select(func.sum(results.size)).join_from(flow_members, flow_results, IS_PRESENT)
-SIZE_OF_EACH = select(members.number, results.size).join_from(flow_members, flow_results, IS_PRESENT)
+SIZE_OF_EACH = select(ends.member, func.max(ends.size)).group_by(ends.member)
 NUMBERS: Any = bindparam("numbers", expanding=True)
 OF_FLOW = groups.flow == bindparam("of_flow")
 GROUP = select(*GROUP_COLUMNS, groups.context).where(OF_FLOW, groups.number == bindparam("of_group"))
@@ -43,23 +44,34 @@ INSIDE = ALL_MEMBERS.where(members.group_number.in_(NUMBERS))
 BY_PATH = select(members.number).where(members.flow == bindparam("of_flow"), members.path_uid == bindparam("of_path"))
 
 
-def read_results(connection: Connection, flow: int, flow_uid: str, numbers: Collection[int]) -> Mapping[int, JsonValue]:
-    """Return the encoded results of the present generation; members without a result are left out."""
+def read_results(
+    connection: Connection, flow: int, flow_uid: str, numbers: Collection[int], reads: Mapping[int, int] = NO_READS
+) -> Mapping[int, JsonValue]:
+    """Return the encoded results; members without a result are left out.
+
+    A member in `reads` has the result of this attempt, and any other member the result of its present row.
+    """
     values: dict[int, JsonValue] = {}
     for page in pages(sorted(numbers)):
-        rows = effective_rows(connection, flow, flow_uid, read_members(connection, flow, page))
-        values |= _recorded(connection, flow, [row.number for row in rows.values() if _has_recorded(row)])
-        completed = [row for row in rows.values() if row.state is MemberState.COMPLETED]
-        crawls = {row.number: row.attempt for row in completed if row.kind is MemberKind.CRAWL}
-        values |= _receipts(connection, flow_uid, crawls)
+        rows = read_members(connection, flow, page)
+        named = {number: reads[number] for number in rows if number in reads}
+        present = {number: row for number, row in rows.items() if number not in named}
+        recorded = [row for row in effective_rows(connection, flow, flow_uid, present).values() if _has_result(row)]
+        attempts = named | {row.number: _attempt(row) for row in recorded}
+        crawls = {number: attempt for number, attempt in attempts.items() if rows[number].kind is MemberKind.CRAWL}
+        cancelled = {row.number for row in recorded if row.state is MemberState.CANCELLED}
+        found = _receipts(connection, flow_uid, crawls) | _recorded(connection, flow, attempts, cancelled)
+        if lost := named.keys() - found.keys():
+            raise NotFound(f"the database has lost the result of {rows[min(lost)].path!r}, attempt {reads[min(lost)]}")
+        values |= {number: value for number, value in found.items() if value is not None}
     return values
 
 
 def fitting(connection: Connection, flow: int, numbers: Collection[int]) -> list[int]:
     """Return the first of the numbers whose results fit into a page; the first number in any case."""
-    of_flow, sizes = SIZE_OF_EACH.where(members.flow == flow), dict[int, int]()
+    of_flow, sizes = SIZE_OF_EACH.where(ends.flow == flow), dict[int, int]()
     for page in pages(sorted(numbers)):
-        sizes |= dict(iter(connection.execute(of_flow.where(members.number.in_(page)))))
+        sizes |= dict(iter(connection.execute(of_flow.where(ends.member.in_(page)))))
     first, size = list[int](), 0
     for number in numbers:
         size += sizes.get(number, 0)
@@ -96,10 +108,12 @@ class StepContexts(OnFlows):
         return StepInputs(merged_context(contexts, ledger, row.group), sources(ledger, row))
 
     @snapshot
-    def results(self, connection: Connection, flow_uid: str, numbers: Collection[int]) -> Mapping[int, JsonValue]:
+    def results(
+        self, connection: Connection, flow_uid: str, numbers: Collection[int], reads: Mapping[int, int] = NO_READS
+    ) -> Mapping[int, JsonValue]:
         head = self.head(connection, flow_uid)
         first = fitting(connection, head.id, numbers)
-        values = read_results(connection, head.id, flow_uid, first)
+        values = read_results(connection, head.id, flow_uid, first, reads)
         return {number: values.get(number) for number in first}
 
     @snapshot
@@ -117,17 +131,29 @@ class StepContexts(OnFlows):
         return number
 
 
-def _has_recorded(row: MemberRow) -> bool:
-    """Return whether the member has a recorded result. A decision about an approval that was cancelled is none."""
-    is_cancelled_step = row.kind is MemberKind.STEP and row.state is MemberState.CANCELLED  # a manager has numbers
-    return is_cancelled_step or (row.kind is not MemberKind.CRAWL and row.state is MemberState.COMPLETED)
+def _has_result(row: MemberRow) -> bool:
+    """Return whether the member may have a result: a cancelled manager has numbers, and a cancelled approval none."""
+    is_cancelled_step = row.kind is MemberKind.STEP and row.state is MemberState.CANCELLED
+    return is_cancelled_step or row.state is MemberState.COMPLETED
 
 
-def _recorded(connection: Connection, flow: int, numbers: Collection[int]) -> dict[int, JsonValue]:
-    if not numbers:
+def _attempt(row: MemberRow) -> int:
+    """Return the number of the end with the result."""
+    return row.generation if row.kind is MemberKind.APPROVAL else row.attempt
+
+
+def _recorded(
+    connection: Connection, flow: int, attempts: Mapping[int, int], cancelled: Collection[int]
+) -> dict[int, JsonValue]:
+    """Return the results of the attempts with an end, by member. A cancelled function has none if it ended too late."""
+    if not attempts:
         return {}
-    query = RECORDED.where(members.flow == flow, members.number.in_(numbers))
-    return {number: json.loads(text) for number, text in connection.execute(query)}
+    rows = connection.execute(VALUES.where(ends.flow == flow, ends.member.in_(attempts)))
+    return {
+        row.member: None if row.value is None else json.loads(row.value)
+        for row in rows
+        if attempts[row.member] == row.attempt and not (row.member in cancelled and row.kind is not EndKind.CANCELLED)
+    }
 
 
 def _receipts(connection: Connection, flow_uid: str, attempts: Mapping[int, int]) -> dict[int, JsonValue]:

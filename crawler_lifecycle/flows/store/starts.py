@@ -1,12 +1,12 @@
 """Starts of attempts: the members with their work, the check of a start, and the record of new attempts."""
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
 from pydantic import JsonValue
-from sqlalchemy import Connection, Row, bindparam, func, insert, select, update
+from sqlalchemy import Connection, Row, bindparam, insert, select, update
 
 from crawler_lifecycle.database.flow_schema import flow_attempts, flow_members, flows
 from crawler_lifecycle.flows.model.definition import MemberDefinition
@@ -15,8 +15,8 @@ from crawler_lifecycle.flows.rules.messages import AttemptRef
 from crawler_lifecycle.flows.rules.requesting import arguments_of_attempt, memory_after
 from crawler_lifecycle.flows.rules.rows import MemberRow
 from crawler_lifecycle.flows.rules.states import started
-from crawler_lifecycle.flows.store.locks import locking, without_index
-from crawler_lifecycle.flows.store.reading import OF_FLOW
+from crawler_lifecycle.flows.store.locks import locking
+from crawler_lifecycle.flows.store.reading import OF_FLOW, AttemptKey, effective_rows
 from crawler_lifecycle.flows.store.rows import READ_MEMBER, member_row, members
 from crawler_lifecycle.flows.store.writing import write_states
 from crawler_lifecycle.model.flow_states import FlowIntent, MemberState
@@ -39,12 +39,8 @@ ATTEMPTS = (
     .order_by(attempts.member, attempts.attempt)
 )
 ATTEMPTS_LOCKED = locking(ATTEMPTS, flow_attempts)
-COMPLETED = select(func.count()).where(
-    OF_FLOW, members.number.in_(NUMBERS), without_index(members.state) == MemberState.COMPLETED
-)
 FIRST_START = update(flows).where(flows.c.id == bindparam("of_flow"), flows.c.started_at.is_(None))
 THIS_MEMBER = update(flow_members).where(OF_FLOW, members.number == bindparam("of_member"))
-AttemptKey = tuple[int, int]  # member's number, attempt's number
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +69,14 @@ class NewAttempt:
         return {name: value for name, value in values.items() if value != getattr(self.work, name)}
 
 
-def read_work(tx: Connection, flow: int, numbers: Collection[int], *, locked: bool = False) -> dict[int, Work]:
+def read_work(
+    tx: Connection, flow: int, flow_uid: str, numbers: Collection[int], *, locked: bool = False
+) -> dict[int, Work]:
+    """Return the members with effective rows: an attempt may start before the write about the last attempt's end."""
     rows = tx.execute(WORK_LOCKED if locked else WORK, {"of_flow": flow, "numbers": sorted(numbers)})
-    return {values[0]: _work(values) for values in rows}
+    works = {values[0]: _work(values) for values in rows}
+    effective = effective_rows(tx, flow, flow_uid, {number: work.row for number, work in works.items()})
+    return {number: replace(work, row=effective[number]) for number, work in works.items()}
 
 
 def read_attempts(
@@ -95,11 +96,6 @@ def read_attempts(
 def may_start(head: Row[Any], door: int) -> bool:
     """Return whether no door was first, and people hold no starts back."""
     return bool(head.door == door and head.intent is FlowIntent.RUN)
-
-
-def have_completed(tx: Connection, flow: int, numbers: Collection[int]) -> bool:
-    wanted = set(numbers)
-    return not wanted or tx.scalar(COMPLETED, {"of_flow": flow, "numbers": sorted(wanted)}) == len(wanted)
 
 
 def fits(row: MemberRow, start: AttemptRef) -> bool:

@@ -12,13 +12,13 @@ from typing import Any
 from sqlalchemy import Connection, Row, bindparam, delete, insert, select, update
 
 from crawler_lifecycle.database.database import Database
-from crawler_lifecycle.database.flow_schema import flow_attempts, flow_members, flows, step_leases
+from crawler_lifecycle.database.flow_schema import attempt_ends, flow_attempts, flow_members, flows, step_leases
 from crawler_lifecycle.database.pages import PagedStatement, pages
 from crawler_lifecycle.database.schema import histories, task_histories
 from crawler_lifecycle.database.transactions import transaction
 from crawler_lifecycle.errors import TemporaryError
 from crawler_lifecycle.flows.model.definition import CallForm, MemberDefinition, StepWork
-from crawler_lifecycle.flows.ports.claims import AttemptKey, Claimed, ClaimedStep
+from crawler_lifecycle.flows.ports.claims import NO_READS, AttemptKey, Claimed, ClaimedStep
 from crawler_lifecycle.flows.rules.messages import AttemptRef, FlowRef
 from crawler_lifecycle.flows.rules.requesting import task_item, task_of
 from crawler_lifecycle.flows.rules.rows import MemberRow, Target
@@ -31,13 +31,12 @@ from crawler_lifecycle.flows.store.locks import (
     has_lost_writes,
     without_index,
 )
-from crawler_lifecycle.flows.store.reading import attempt_end
+from crawler_lifecycle.flows.store.reading import are_on_record, ends_of
 from crawler_lifecycle.flows.store.rows import groups, members
 from crawler_lifecycle.flows.store.starts import (
     NUMBERS,
     Work,
     fits,
-    have_completed,
     may_start,
     put_on_record,
     read_attempts,
@@ -65,7 +64,7 @@ TAKE = update(flow_attempts).where(
     attempts.member == bindparam("of_member"),
     attempts.attempt == bindparam("of_attempt"),
 )
-BEGIN = TAKE.where(HAS_TOKEN, attempts.ended_at.is_(None)).values(begun=True)
+BEGIN = TAKE.where(HAS_TOKEN).values(begun=True)
 RELEASE = PagedStatement(KEY, lambda new: update(flow_attempts).where(attempts.attempt == new.attempt, HAS_TOKEN))
 WITH_TOKEN = (
     select(flows.c.uid, *KEY, attempts.stop_asked)
@@ -76,14 +75,11 @@ WITH_TOKEN = (
 GRAFTERS = select(groups.grower).where(
     groups.flow == bindparam("of_flow"), groups.grower.in_(NUMBERS), groups.growth == GroupGrowth.GRAFT
 )
+ends = attempt_ends.c
 ERRORS = (
-    select(attempts.member, attempts.attempt, attempts.ended_at, attempts.reason)
-    .where(
-        attempts.flow == bindparam("of_flow"),
-        attempts.member.in_(NUMBERS),
-        without_index(attempts.end_kind) == EndKind.FAILED,
-    )
-    .order_by(attempts.member, attempts.attempt)
+    select(ends.member, ends.attempt, ends.ended_at, ends.reason)
+    .where(ends.flow == bindparam("of_flow"), ends.member.in_(NUMBERS), ends.kind == EndKind.FAILED)
+    .order_by(ends.member, ends.attempt)
 )
 CAUSE = update(flow_members).where(
     members.flow == bindparam("of_flow"), members.number.in_(NUMBERS), without_index(members.state).in_(UNSTARTED)
@@ -129,11 +125,12 @@ class StepRights(OnFlows):
     @transaction
     def claim(
         self, tx: Connection, flow: FlowRef, door: int, starts: Sequence[AttemptRef], token: str, host: str,
-        code_version: str | None = None, after: Collection[int] = (),
+        code_version: str | None = None, reads: Mapping[int, int] = NO_READS,
     ) -> Claimed:  # fmt: skip
         head, now = self._lock_for_start(tx, flow.uid), self._db.clock()
-        works = read_work(tx, head.id, [start.number for start in starts], locked=True)
+        works = read_work(tx, head.id, flow.uid, [start.number for start in starts], locked=True)
         known = read_attempts(tx, head.id, starts, locked=True)
+        ended = ends_of(tx, head.id, known.keys())
         new = [start for start in starts if (start.number, start.attempt) not in known]
         if new:
             fence(head, flow)
@@ -141,7 +138,7 @@ class StepRights(OnFlows):
         if token not in live:
             raise TemporaryError("the host's lease is over, and not renewed yet")
         is_due = bool(new) and may_start(head, door)
-        has_lost = is_due and (has_lost_writes(head, flow) or not have_completed(tx, head.id, after))
+        has_lost = is_due and (has_lost_writes(head, flow) or not are_on_record(tx, head.id, flow.uid, reads))
         fitting = [
             (start, works[start.number])
             for start in new
@@ -153,21 +150,21 @@ class StepRights(OnFlows):
         deaths = {
             key: _take(tx, row, claim, live, begins=row.member not in apart)
             for key, row in known.items()
-            if row.ended_at is None
+            if key not in ended
         }
         arguments = {(item.start.number, item.start.attempt): item.arguments for item in begun}
         arguments |= {key: known[key].arguments for key, count in deaths.items() if count is not None}
         grafters = _grafters(tx, head, starts)
         errors = _errors(tx, head, starts)
         mine = [
-            _step(head, start, works[start.number], arguments[key], deaths.get(key) or 0, grafters, errors)
+            _step(head, start, works[start.number], arguments[key], deaths.get(key) or 0, grafters, errors, reads)
             for start in sorted(starts, key=lambda start: start.number)
             if (key := (start.number, start.attempt)) in arguments
         ]
         return Claimed(
             mine=with_items(tx, head.uid, mine, _rows(works)),
             held=[number for (number, _), count in deaths.items() if count is None],
-            ended=[attempt_end(row) for row in known.values() if row.ended_at is not None],
+            ended=list(ended.values()),
             stale=[start.number for start in new if (start.number, start.attempt) not in arguments],
             has_lost=has_lost,
         )
@@ -281,6 +278,7 @@ def _step(
     deaths: int,
     grafters: Collection[int],
     errors: Mapping[int, Sequence[Mapping[str, Any]]],
+    reads: Mapping[int, int],
 ) -> ClaimedStep:
     definition_arguments = getattr(work.definition.work, "arguments", None)
     return ClaimedStep(
@@ -295,4 +293,5 @@ def _step(
         deaths=deaths,
         scheduled_at=work.row.scheduled_at(start.attempt),
         errors=errors.get(start.number, ()),
+        reads=reads,
     )

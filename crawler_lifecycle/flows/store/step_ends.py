@@ -1,40 +1,26 @@
-"""Ends of steps: attempts, members and results, written in one transaction."""
+"""Ends of steps: an end and its result are one insert. The supervisor writes the member."""
 
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from sqlalchemy import Column, Connection, insert, update
+from sqlalchemy import Connection, insert, update
 
-from crawler_lifecycle.database.flow_schema import flow_attempts, flow_results
+from crawler_lifecycle.database.flow_schema import attempt_ends, flow_attempts
 from crawler_lifecycle.database.pages import PagedStatement, pages
 from crawler_lifecycle.database.transactions import transaction
 from crawler_lifecycle.errors import NotFound
 from crawler_lifecycle.flows.ports.claims import AttemptKey, StepEnd
-from crawler_lifecycle.flows.rules.ends import AttemptEnd, after_end
-from crawler_lifecycle.flows.rules.rows import MemberRow
+from crawler_lifecycle.flows.rules.ends import AttemptEnd
 from crawler_lifecycle.flows.store.locks import OnFlows
-from crawler_lifecycle.flows.store.reading import attempt_end, read_members
+from crawler_lifecycle.flows.store.reading import ends_of
 from crawler_lifecycle.flows.store.starts import read_attempts
-from crawler_lifecycle.flows.store.writing import write_states
-from crawler_lifecycle.model.flow_states import EndKind, MemberState
+from crawler_lifecycle.flows.store.writing import end_values
 
 attempts = flow_attempts.c
 KEY = [attempts.flow, attempts.member, attempts.attempt]
-END_COLUMNS: list[Column[Any]] = [
-    attempts.ended_at,
-    attempts.end_kind,
-    attempts.outcome,
-    attempts.reason,
-    attempts.error,
-]
-WRITE_ENDS = PagedStatement(
-    [*KEY, *END_COLUMNS],
-    lambda new: (
-        update(flow_attempts)
-        .where(attempts.attempt == new.attempt)
-        .values(**{column.name: new[column.name] for column in END_COLUMNS}, claim_token=None)
-    ),
+GIVE_BACK = PagedStatement(
+    KEY, lambda new: update(flow_attempts).where(attempts.attempt == new.attempt).values(claim_token=None)
 )
 
 
@@ -61,62 +47,28 @@ class StepEnds(OnFlows):
 
 
 def _end(tx: Connection, flow: int, ends: Sequence[StepEnd], token: str) -> dict[AttemptKey, AttemptEnd]:
-    """Write the ends in one flow: members first, since locks on members come before locks on attempts."""
-    starts = [end.start for end in ends]
-    rows = read_members(tx, flow, [start.number for start in starts], locked=True)
-    known = read_attempts(tx, flow, starts, locked=True)
+    """Insert the ends in one flow. The locks on the attempts keep other hosts' claims and ends off."""
+    claimed = read_attempts(tx, flow, [end.start for end in ends], locked=True)
+    earlier = ends_of(tx, flow, claimed.keys())
     on_record: dict[AttemptKey, AttemptEnd] = {}
-    mine: list[StepEnd] = []
+    new: dict[AttemptKey, StepEnd] = {}
     for end in ends:
-        attempt = known.get((end.start.number, end.start.attempt))
-        if attempt is None or end.start.number not in rows:
-            continue
-        if attempt.ended_at is not None:
-            on_record[_key(end)] = attempt_end(attempt)
-        elif attempt.claim_token == token:
-            on_record[_key(end)] = _as_end(end)
-            mine.append(end)
-    _write(tx, flow, {_key(end): end for end in mine}.values(), rows)
+        key = (end.start.number, end.start.attempt)
+        if key in earlier:
+            on_record[end.flow_uid, *key] = earlier[key]
+        elif key in claimed and claimed[key].claim_token == token:
+            on_record[end.flow_uid, *key] = _as_end(end)
+            new[end.flow_uid, *key] = end
+    if new:
+        tx.execute(insert(attempt_ends), [_values(flow, end) for end in new.values()])
+    for page in pages(list(new.values())):
+        GIVE_BACK(tx, [(flow, end.start.number, end.start.attempt) for end in page])
     return on_record
 
 
-def _write(tx: Connection, flow: int, ends: Any, rows: Mapping[int, MemberRow]) -> None:
-    pairs = [(end, rows[end.start.number], after_end(rows[end.start.number], _as_end(end))) for end in ends]
-    write_states(tx, flow, [after for _, before, after in pairs if after is not before])
-    _write_attempts(tx, flow, [end for end, _, _ in pairs])
-    results = [_result(flow, end) for end, before, after in pairs if _has_result(end, before, after)]
-    if results:
-        tx.execute(insert(flow_results), results)
-
-
-def _has_result(end: StepEnd, before: MemberRow, after: MemberRow) -> bool:
-    """Return whether the end is the last end of its member.
-
-    A function's result that comes after a cancel or a retry is dropped. A cancelled manager keeps its numbers.
-    """
-    if end.result is None or after is before:
-        return False
-    is_cancelled = after.state is MemberState.CANCELLED and end.kind is EndKind.CANCELLED
-    return after.state is MemberState.COMPLETED or is_cancelled
-
-
-def _result(flow: int, end: StepEnd) -> dict[str, Any]:
-    text = end.result or ""
-    key = {"flow": flow, "member": end.start.number, "generation": end.start.generation}
-    return {**key, "attempt": end.start.attempt, "value": text, "size": len(text)}
-
-
-def _write_attempts(tx: Connection, flow: int, ends: Sequence[StepEnd]) -> None:
-    for page in pages(ends):
-        rows = [
-            (flow, end.start.number, end.start.attempt, end.at, end.kind, end.outcome, end.reason, end.error)
-            for end in page
-        ]
-        WRITE_ENDS(tx, rows)
-
-
-def _key(end: StepEnd) -> AttemptKey:
-    return end.flow_uid, end.start.number, end.start.attempt
+def _values(flow: int, end: StepEnd) -> dict[str, Any]:
+    result = {"value": end.result, "size": len(end.result or "")}
+    return end_values(flow, _as_end(end)) | {"error": end.error} | result
 
 
 def _as_end(end: StepEnd) -> AttemptEnd:

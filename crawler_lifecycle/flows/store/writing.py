@@ -3,11 +3,12 @@
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from sqlalchemy import Column, Connection, Integer, Update, case, delete, insert, update
+from sqlalchemy import Column, Connection, Integer, Update, delete, insert, update
 
 from crawler_lifecycle.database.flow_schema import flow_groups, flow_members
 from crawler_lifecycle.database.pages import PagedStatement, pages
 from crawler_lifecycle.flows.model.definition import GroupDefinition, MemberDefinition
+from crawler_lifecycle.flows.rules.ends import AttemptEnd
 from crawler_lifecycle.flows.rules.plan import MemberChange
 from crawler_lifecycle.flows.rules.rows import GroupRow, MemberRow
 from crawler_lifecycle.flows.store.locks import without_index
@@ -22,7 +23,6 @@ from crawler_lifecycle.flows.store.rows import (
     path_uid,
     state_values,
 )
-from crawler_lifecycle.model.flow_states import MemberKind
 
 KEY = [members.flow, members.number]
 # columns of a page of changes with the values of the row before
@@ -42,19 +42,13 @@ def _values(new: Any, columns: Sequence[Column[Any]]) -> dict[str, Any]:
 
 
 def _changes(new: Any) -> Update:
-    """Return the statement for the supervisor's changes.
-
-    A step's end settles its member without the supervisor, so the supervisor leaves a step's attempt as recorded.
-    """
-    values = _values(new, STATE_COLUMNS)
-    for column in (members.in_flight, members.end_number):
-        values[column.name] = case((members.kind == MemberKind.STEP, column), else_=new[column.name])
+    """Return the statement for the supervisor's changes."""
     is_unchanged = (
         members.generation == new.was_generation,
         members.attempt == new.was_attempt,
         without_index(members.state) == new.was_state,
     )
-    return update(flow_members).where(*is_unchanged).values(values)
+    return update(flow_members).where(*is_unchanged).values(_values(new, STATE_COLUMNS))
 
 
 REPLACE_MEMBERS = PagedStatement(
@@ -112,6 +106,20 @@ def write_changes(tx: Connection, flow: int, changes: Sequence[MemberChange]) ->
         ]
         written += WRITE_CHANGES(tx, rows).rowcount
     return written
+
+
+def end_values(flow: int, end: AttemptEnd) -> dict[str, Any]:
+    """Return the values for an end without a result."""
+    return {
+        "flow": flow,
+        "member": end.number,
+        "attempt": end.attempt,
+        "kind": end.kind,
+        "ended_at": end.at,
+        "outcome": end.outcome,
+        "reason": end.reason,
+        "size": 0,
+    }
 
 
 def delete_members(tx: Connection, flow: int, numbers: Collection[int]) -> None:

@@ -1,21 +1,21 @@
 """The course of a flow: its planner, and the further state that the supervisor's parts share.
 
-Acts are the supervisor's own activities, a kind at a time. Changed rows and the flow's state are written by a single
-write at a time: changes that gather during a write go with the next write. Starts wait for the write that completes an
-approval, because a step after the approval reads the decision. No start waits for another write.
+Acts are the supervisor's own activities, a kind at a time. Changed rows are written together, a second after the first
+of them, or with the flow's new state: readers and doors count ends that are not written yet. There is a single write at
+a time, and no start waits for a write.
 """
 
 import asyncio
 from collections import Counter
 from collections.abc import Coroutine, Iterable, Iterator
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from heapq import heappop, heappush
 from typing import Any, Generic, TypeVar
 
 from temporalio import workflow
 
-from crawler_lifecycle.base.ranges import from_ranges, to_ranges
+from crawler_lifecycle.base.ranges import from_ranges
 from crawler_lifecycle.flows.activities.flows import FlowActivities
 from crawler_lifecycle.flows.rules.ends import AttemptEnd
 from crawler_lifecycle.flows.rules.messages import (
@@ -29,13 +29,13 @@ from crawler_lifecycle.flows.rules.messages import (
     Written,
 )
 from crawler_lifecycle.flows.rules.plan import AttemptStart, MemberChange, Unconfirmed
-from crawler_lifecycle.flows.rules.planner import Planner, completes_approval
+from crawler_lifecycle.flows.rules.planner import Planner
 from crawler_lifecycle.flows.rules.rows import NO_RETRY, TOP, GroupRow, Ledger, MemberRow
-from crawler_lifecycle.flows.rules.slicing import completed_before
-from crawler_lifecycle.model.flow_states import FlowState, MemberKind
+from crawler_lifecycle.model.flow_states import FlowState
 from crawler_lifecycle.temporal.options import WRITE, at_once
 
 Result = TypeVar("Result")
+GATHERING = timedelta(seconds=1)  # changes of members wait so long for further changes
 BYTES_IN_A_WRITE = 1_000_000  # at most, before the compression; Temporal refuses a payload over 2 MB
 BYTES_OF_A_CHANGE = 100  # without its reason, which may be a long path
 
@@ -109,8 +109,8 @@ class Writes:
         self._act: FlowAct[Written] = FlowAct(bell)
         self._waiting: dict[int, MemberChange] = {}  # by member, from the stored row to the newest row
         self._sent: frozenset[int] = frozenset()
-        self._approved: set[int] = set()  # approvals that a write completes
         self._state: FlowState | None = None
+        self._since: datetime | None = None  # time of the first waiting change
 
     @property
     def is_under_way(self) -> bool:
@@ -122,13 +122,16 @@ class Writes:
         return not (self._waiting or self._state or self._act.is_under_way)
 
     @property
+    def due(self) -> datetime | None:
+        """Time for the next write; None without waiting changes, and while a write is under way."""
+        if self._since is None or not self._waiting or self._act.is_under_way:
+            return None
+        return self._since + GATHERING
+
+    @property
     def numbers(self) -> frozenset[int]:
         """Members with changes that may not be stored yet."""
         return self._sent | self._waiting.keys()
-
-    @property
-    def has_approved(self) -> bool:
-        return bool(self._approved) and not self._approved.isdisjoint(self.numbers)
 
     def add(self, changes: Iterable[MemberChange], state: FlowState | None = None) -> None:
         for change in changes:
@@ -136,9 +139,8 @@ class Writes:
             earlier = self._waiting.pop(number, None)
             was = change.was if earlier is None else earlier.was
             if was != change.row:
+                self._since = self._since if self._since and self._waiting else workflow.now()
                 self._waiting[number] = MemberChange(was, change.row)
-                if completes_approval(change.row):
-                    self._approved.add(number)
         self._state = state or self._state
 
     def overtake(self, change: MemberChange) -> MemberRow:
@@ -156,13 +158,13 @@ class Writes:
         self._waiting.clear()
         self._state = None
 
-    def begin(self, flow: FlowRef, door: int, planner: Planner) -> None:
-        """Begin to write the waiting changes, if there are any and no write is under way.
+    def begin(self, flow: FlowRef, door: int) -> None:
+        """Begin to write the waiting changes once they are due, if no write is under way.
 
         The flow's state goes with the last changes, so that a flow that has ended has no stored open members.
-        An approval is written only after completed steps: a later planner would not compare these steps again.
         """
-        if self._act.is_under_way or not (self._waiting or self._state):
+        is_due = self.due is not None and self.due <= workflow.now()
+        if self._act.is_under_way or not (self._state or is_due):
             return
         numbers = list(self._fitting())
         changes = [self._waiting.pop(number) for number in numbers]
@@ -171,14 +173,12 @@ class Writes:
             door=door,
             was=PackedRows.from_rows([_standing(change.was) for change in changes]),
             rows=PackedRows.from_rows([_standing(change.row) for change in changes]),
-            after=to_ranges(completed_before(planner, _approvals(changes))),
             state=None if self._waiting else self._state,
         )
         self._sent = frozenset(numbers)
         if not self._waiting:
             self._state = None
-        is_awaited = self._approved & self._sent or (step.state is not None and step.state.is_final)
-        if is_awaited:
+        if step.state is not None and step.state.is_final:
             self._act.begin(at_once(FlowActivities.write_flow, step, WRITE))
         else:
             self._act.begin(workflow.execute_activity_method(FlowActivities.write_flow, step, **WRITE))
@@ -201,7 +201,6 @@ class Writes:
         self._sent = frozenset()
         if written.stale:
             self.clear()
-        self._approved &= self._waiting.keys()
         return answer
 
 
@@ -284,10 +283,6 @@ class Course:
         """Return whether the member's present attempt is this attempt, and has not ended."""
         row = self.planner.rows.get(number)
         return row is not None and row.in_flight and row.attempt == attempt
-
-
-def _approvals(changes: Iterable[MemberChange]) -> Iterator[int]:
-    return (change.row.number for change in changes if change.row.kind is MemberKind.APPROVAL)
 
 
 def _standing(row: MemberRow) -> MemberRow:

@@ -15,7 +15,7 @@ from crawler_lifecycle.flows.rules.messages import (
     StopAttempts,
 )
 from crawler_lifecycle.flows.rules.plan import AttemptStart
-from crawler_lifecycle.flows.rules.slicing import completed_before
+from crawler_lifecycle.flows.rules.slicing import reads
 from crawler_lifecycle.flows.workflows.course import Bell, Course, FlowAct
 from crawler_lifecycle.flows.workflows.news import News
 from crawler_lifecycle.model.run_plan import Counted
@@ -62,9 +62,12 @@ class CrawlStarter:
         self._waiting = {ref.number: ref for ref in refs[MOST_AT_ONCE:]}
         if refs:
             refs = refs[:MOST_AT_ONCE]
-            after = to_ranges(completed_before(course.planner, (ref.number for ref in refs)))
-            step = StartCrawls(flow=course.flow, door=course.door, starts=tuple(refs), after=after)
-            self._sent = step
+            self._sent = step = StartCrawls(
+                flow=course.flow,
+                door=course.door,
+                starts=tuple(refs),
+                reads=reads(course.planner, (ref.number for ref in refs)),
+            )
             self._act.begin(workflow.execute_activity_method(FlowCrawlActivities.start_crawls, step, **LOOK))
 
     def take(self, course: Course, news: News) -> None:

@@ -115,7 +115,6 @@ class News:
             flow=course.flow,
             since=course.door,
             members=to_ranges({*self._refused, *course.unconfirmed.numbers, *course.handed}),
-            look_at=to_ranges(crawls),
             tasks_of=to_ranges(with_tasks if self._looks_at_all else with_tasks & crawls | planner.crawls_to_ask),
         )
 
@@ -137,6 +136,7 @@ class News:
         page = reading.pages[0]
         planner = planner_of(page, reading.members, reading.groups)
         course.renew(planner, reading.door, writes=page.writes, starts=page.starts)
+        observe(course, reading.pages)
         self._refused.clear()
         self.want_first_look(course)
 
@@ -155,12 +155,12 @@ class News:
         members = [row for row in reading.members if not course.is_overtaken(row)]
         rows = course.unconfirmed.without_undecided(members, page.door)
         course.writes.forget(planner.restore(rows, reading.groups))
-        _observe(course, reading.pages)
+        observe(course, reading.pages)
         if course.unconfirmed.has_outdated(page.door):
             self.want(first=True)  # to learn about the starts
 
 
-def _observe(course: Course, pages: Iterable[LedgerPage]) -> None:
+def observe(course: Course, pages: Iterable[LedgerPage]) -> None:
     for page in pages:
         course.observe_ends(page.ends)
         for seen in page.runs:

@@ -10,11 +10,11 @@ from datetime import datetime, timedelta
 from temporalio import workflow
 from temporalio.workflow import ActivityConfig, ActivityHandle
 
-from crawler_lifecycle.base.ranges import from_ranges, to_ranges
+from crawler_lifecycle.base.ranges import from_ranges
 from crawler_lifecycle.flows.rules.messages import AttemptRef, RunSteps, StepsEnded
 from crawler_lifecycle.flows.rules.plan import AttemptStart, MemberChange
 from crawler_lifecycle.flows.rules.planner import Planner
-from crawler_lifecycle.flows.rules.slicing import Slices, completed_before, followers
+from crawler_lifecycle.flows.rules.slicing import Slices, followers, reads
 from crawler_lifecycle.flows.rules.states import released
 from crawler_lifecycle.flows.workflows.course import Bell, Course
 from crawler_lifecycle.flows.workflows.news import News
@@ -116,7 +116,7 @@ class StepStarter:
             route=route,
             starts=tuple(refs),
             followers=following,
-            after=to_ranges(completed_before(course.planner, (ref.number for ref in all_refs))),
+            reads=reads(course.planner, (ref.number for ref in all_refs)),
         )
         course.hand(step)
         self._asked.update((ref.number, ref.attempt) for ref in refs)

@@ -15,7 +15,7 @@ from crawler_lifecycle.flows.rules.planner import Planner
 from crawler_lifecycle.flows.rules.rows import GroupRow
 from crawler_lifecycle.flows.workflows.course import Bell, Course, FlowAct, Writes, planner_of
 from crawler_lifecycle.flows.workflows.crawls import CrawlStarter, CrawlStopper, StartChecks
-from crawler_lifecycle.flows.workflows.news import News, read
+from crawler_lifecycle.flows.workflows.news import News, observe, read
 from crawler_lifecycle.flows.workflows.steps import StepStarter
 from crawler_lifecycle.model.flow_states import FlowState, SuperviseFlow
 from crawler_lifecycle.model.run_plan import Counted
@@ -125,6 +125,7 @@ async def begin(step: SuperviseFlow, bell: Bell) -> "FlowSupervisor":
     reading = await read(ReadFlow(flow=begun.flow), begun.page)
     planner = planner_of(reading.pages[0], reading.members, reading.groups)
     course = Course(begun.flow, step.flow_id, planner, reading.door, Writes(bell), Unconfirmed())
+    observe(course, reading.pages)
     return FlowSupervisor(course, bell, begun)
 
 
@@ -207,8 +208,7 @@ class FlowSupervisor:
         now, course = workflow.now(), self._course
         course.writes.add(self._steps.unclaimed(course, now))
         course.planner.settle(now)
-        are_decisions_recorded = not (course.planner.has_approved or course.writes.has_approved)
-        plan = course.planner.advance(now, self._steps.room if are_decisions_recorded else 0)
+        plan = course.planner.advance(now, self._steps.room)
         if course.planner.crawls_to_ask and not self.news.is_under_way:
             self.news.want()  # the tasks' last ends
         self._wake_at = plan.wake_at
@@ -230,9 +230,10 @@ class FlowSupervisor:
         self._checks.begin(course)
         self._announcement.begin(course, is_settled=self._is_settled)
         if not self.news.comes_first:
-            course.writes.begin(course.flow, course.door, course.planner)
+            course.writes.begin(course.flow, course.door)
             self._crawls.begin(course)
             self._stops.begin(course, self._crawls.numbers)
+            self._bell.ring_at(course.writes.due)
         self._bell.ring_at(self._wake_at, self._steps.wake_at, self._next_look)
 
     def _take_write(self) -> None:

@@ -29,7 +29,7 @@ WISH = (members.state, members.terminate, members.generation, members.attempt_ge
 MEMBER: Select[Any] = select(members.path, members.definition, *WISH).where(
     members.flow == bindparam("of_flow"), members.number == bindparam("of_manager")
 )
-CLAIM = select(claims.claim_token, claims.ended_at).where(
+CLAIM = select(claims.claim_token).where(
     claims.flow == bindparam("of_flow"),
     claims.member == bindparam("of_manager"),
     claims.attempt == bindparam("of_attempt"),
@@ -230,8 +230,7 @@ def _refuse_without_claim(tx: Connection, ref: ManagerRef, key: dict[str, int]) 
 
     The claim is read after the lock on the manager: a host that claims later also begins later.
     """
-    claim = tx.execute(CLAIM, key).one_or_none()
-    if claim is None or claim.claim_token != ref.token or claim.ended_at is not None:
+    if tx.scalar(CLAIM, key) != ref.token:
         raise Fenced(f"another host brings manager {ref.member} of flow {ref.flow_uid} on")
 
 

@@ -7,7 +7,7 @@ from uuid import uuid4
 from sqlalchemy import Connection, and_, bindparam, insert, select
 
 from crawler_lifecycle.base.words import counted
-from crawler_lifecycle.database.flow_schema import flow_attempts, flows
+from crawler_lifecycle.database.flow_schema import attempt_ends, flow_attempts, flows
 from crawler_lifecycle.database.pages import pages
 from crawler_lifecycle.database.schema import (
     LONGEST_WORKFLOW_ID,
@@ -34,13 +34,18 @@ FIRST_EPOCH = 1
 PARAMETERS = RunParameters.model_fields.keys() & histories.c.keys()  # parameters with a column of the same name
 FLOW = select(flows.c.id).where(flows.c.uid == bindparam("of_uid"))
 ATTEMPT_LOCKED = (
-    select(flow_attempts.c.ended_at)
+    select(flow_attempts.c.attempt)
     .where(
         flow_attempts.c.flow == bindparam("of_flow"),
         flow_attempts.c.member == bindparam("of_member"),
         flow_attempts.c.attempt == bindparam("of_attempt"),
     )
     .with_for_update()
+)
+END = select(attempt_ends.c.kind).where(
+    attempt_ends.c.flow == bindparam("of_flow"),
+    attempt_ends.c.member == bindparam("of_member"),
+    attempt_ends.c.attempt == bindparam("of_attempt"),
 )
 NEW_TASK = {
     "attempt": 1,
@@ -146,7 +151,8 @@ def _refuse_run_of_ended_attempt(connection: Connection, new: NewRun) -> None:
         return
     number = connection.scalar(FLOW, {"of_uid": flow.flow_uid})
     key = {"of_flow": number, "of_member": flow.member, "of_attempt": flow.attempt}
-    if connection.scalar(ATTEMPT_LOCKED, key) is not None:
+    connection.execute(ATTEMPT_LOCKED, key)
+    if connection.scalar(END, key) is not None:
         raise Conflict(f"attempt {flow.attempt} of {flow.path!r} in flow {flow.flow_id!r} was refused before its run")
 
 

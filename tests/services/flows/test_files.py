@@ -21,7 +21,7 @@ class Claims:
         step: Any = {"start": start, "path": "a", "definition": None, "arguments": RECEIPT, "flow_id": "f"}
         return Claimed(mine=[ClaimedStep(**step, flow_name=None, flow_uid="u", is_grafter=False, deaths=0)])
 
-    def results(self, flow_uid: str, numbers: Any) -> Any:
+    def results(self, flow_uid: str, numbers: Any, reads: Any) -> Any:
         return {0: RECEIPT, 1: {**RECEIPT, "files": "/kept"}, 2: {"run_uid": UID}, 3: [RECEIPT], 4: None}
 
     def source(self, flow_uid: str, path: str) -> int:

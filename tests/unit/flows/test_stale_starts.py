@@ -22,7 +22,7 @@ from crawler_lifecycle.flows.rules.ends import AttemptEnd, RunSeen, after_end, a
 from crawler_lifecycle.flows.rules.interventions import Effect, approve, cancel, hold, retry
 from crawler_lifecycle.flows.rules.merging import Merged
 from crawler_lifecycle.flows.rules.messages import FollowingStep
-from crawler_lifecycle.flows.rules.plan import AttemptStart, MemberChange, Unconfirmed
+from crawler_lifecycle.flows.rules.plan import AttemptStart, MemberChange, Unconfirmed, is_outdated
 from crawler_lifecycle.flows.rules.planner import Planner
 from crawler_lifecycle.flows.rules.rows import FlowRow, GroupRow, Ledger, MemberRow
 from crawler_lifecycle.flows.rules.slicing import followers
@@ -43,6 +43,7 @@ class Record:
         self.now, self.door, self.removal = NOW, 0, 0
         self.ledger = merging.new_ledger(definition)
         self.runs: dict[int, RunSeen] = {}  # the last sight by member
+        self.ends: dict[tuple[int, int], AttemptEnd] = {}  # of steps, by member and attempt
         self.doors: dict[int, int] = {}  # number of the door that changed the row last
         self.group_doors: dict[int, int] = {}
         self.attempts: set[tuple[int, int]] = set()
@@ -70,13 +71,21 @@ class Record:
         self.doors.update((number, self.door) for number in numbers)
 
     def effective(self) -> Ledger:
-        """The ledger as a door sees it: the ends of runs count, also before the supervisor has written them."""
+        """The ledger as a door sees it: ends count, also before the supervisor has written them."""
         rows = {number: self._effective(row) for number, row in self.ledger.members.items()}
         return replace(self.ledger, groups=dict(self.ledger.groups), members=rows, keys=set(self.ledger.keys))
 
     def _effective(self, row: MemberRow) -> MemberRow:
-        seen = self.runs.get(row.number)
+        seen, end = self.runs.get(row.number), self.ends.get((row.number, row.attempt))
+        row = row if end is None else after_end(row, end)
         return row if seen is None else after_sight(row, seen)
+
+    @property
+    def unnoted_ends(self) -> list[AttemptEnd]:
+        """Ends that their member's row does not know yet."""
+        rows = self.ledger.members.values()
+        ends = (self.ends.get((row.number, row.attempt)) for row in rows if row.in_flight)
+        return [end for end in ends if end is not None]
 
     # the supervisor's activities
 
@@ -101,19 +110,20 @@ class Record:
         changes = list(changes)
         if door != self.door or any(self._has_gone_on(change) for change in changes):
             return False
-        for change in changes:
-            row = self.ledger.members[change.row.number]
-            if _fence(row) == _fence(change.was):
-                self.ledger.put([change.row])
-            else:  # a start has overtaken the write
-                assert row.attempt > change.was.attempt or _fence(row) == _fence(change.row)
+        self.ledger.put(change.row for change in changes if self._is_as_it_was(change))
         if state is not None:
             self.ledger.flow = replace(self.ledger.flow, state=state)
         return True
 
+    def _is_as_it_was(self, change: MemberChange) -> bool:
+        return _fence(self.ledger.members[change.row.number]) == _fence(change.was)
+
     def _has_gone_on(self, change: MemberChange) -> bool:
-        """Return whether a host has started a member by itself that the supervisor would end."""
-        return change.row.state.is_final and self.ledger.members[change.row.number].attempt > change.row.attempt
+        """Return whether a host has started a member by itself that the supervisor would end, or the row is newer."""
+        row = self.ledger.members[change.row.number]
+        is_done = _fence(row) == _fence(change.row) or is_outdated(change.row, row)
+        has_started = change.row.state.is_final and row.attempt > change.row.attempt
+        return not self._is_as_it_was(change) and (has_started or not is_done)
 
 
 def _fence(row: MemberRow) -> tuple[Any, ...]:
@@ -130,6 +140,7 @@ class Snapshot:
     members: list[MemberRow]
     groups: list[GroupRow]
     runs: list[RunSeen]
+    ends: list[AttemptEnd]
 
 
 @dataclass
@@ -145,7 +156,7 @@ class Handing:
     def due(self, record: Record) -> list[FollowingStep]:
         """The followers that the host starts: the ends before them are on record as completed."""
         tried = {start.number for start in self.started}
-        rows = record.ledger.members
+        rows = record.effective().members
         return [
             follower
             for follower in self.followers
@@ -222,7 +233,7 @@ class Supervisor:
         ledger = record.ledger
         went_on = {n for n, seen in record.runs.items() if n in ledger.members and not ledger.members[n].in_flight}
         runs = [seen for n, seen in record.runs.items() if n in look_at | went_on]
-        return Snapshot(record.door, record.removal, ledger.flow, rows, groups, runs)
+        return Snapshot(record.door, record.removal, ledger.flow, rows, groups, runs, record.unnoted_ends)
 
     def take(self, seen: Snapshot) -> None:
         self.reads_first = bool(self.refused)
@@ -237,6 +248,9 @@ class Supervisor:
         rows = self.unconfirmed.without_undecided(members, seen.door)
         for number in self.planner.restore(rows, seen.groups):
             self.waiting.pop(number, None)
+        for end in seen.ends:
+            self.unconfirmed.confirm(end.number, end.attempt)
+            self.planner.observe(end)
         for sight in seen.runs:
             self.unconfirmed.confirm(sight.number, sight.attempt)
             self.planner.observe(sight)
@@ -327,6 +341,7 @@ class World:
         An approval whose time was over ends with the next write; a person who was first has the last word.
         """
         ledger = _copy(self.record.ledger)
+        ledger.put(after_end(ledger.members[end.number], end) for end in self.record.unnoted_ends)
         for row in known:
             on_record = ledger.members.get(row.number)
             if on_record is None or (row.generation, row.attempt) != (on_record.generation, on_record.attempt):
@@ -349,7 +364,7 @@ class World:
             assert limit is None or inside <= limit, (group, rows)
 
     def end_one(self) -> None:
-        under_way = [row for row in self.record.ledger.members.values() if row.in_flight]
+        under_way = [row for row in self.record.effective().members.values() if row.in_flight]
         under_way = [row for row in under_way if not self._run_is_over(row)]
         if under_way:
             self.finish(self.random.choice(under_way), self.random.choice([COMPLETED, COMPLETED, FAILED, CANCELLED]))
@@ -370,7 +385,7 @@ class World:
         if grafts and is_open and self.random.random() < 0.7:
             self.attach(row)
         end = AttemptEnd(row.number, row.attempt, kind, self.record.now)
-        self.record.ledger.put([after_end(self.record.ledger.members[row.number], end)])
+        self.record.ends[row.number, row.attempt] = end
         self.ends.append(end)
         self.all_ends[row.number, row.attempt] = end
 

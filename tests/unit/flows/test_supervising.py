@@ -43,13 +43,14 @@ def test_a_restored_row_takes_back_what_followed_from_it() -> None:
 
 
 @pytest.mark.parametrize("by_a_door", [False, True])
-def test_the_observed_end_of_a_step_outlives_an_older_row(by_a_door: bool) -> None:
-    """No activity tells the end again, so a step under way in the row alone would never end."""
+def test_an_older_row_takes_back_the_end_of_a_step_until_it_is_observed_again(by_a_door: bool) -> None:
     play = Play(Workflow().add("a", plain).add("b", plain, deps="a"))
     play.advance()
     read = play.row("a")._replace(state=MemberState.CANCELLED) if by_a_door else play.row("a")
     play.planner.observe(AttemptEnd(0, 1, COMPLETED, play.now))
     play.planner.restore([read])
+    assert play.planner.in_flight == {0}
+    play.planner.observe(AttemptEnd(0, 1, COMPLETED, play.now))
     assert play.planner.in_flight == set()
     expected = MemberState.CANCELLED if by_a_door else MemberState.COMPLETED
     assert play.planner.rows[0].state is expected
