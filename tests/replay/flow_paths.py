@@ -18,6 +18,7 @@ from crawler_lifecycle.database.migrate import upgrade
 from crawler_lifecycle.errors import TemporaryError
 from crawler_lifecycle.flows import RetryPolicy, Workflow, crawl, each_task
 from crawler_lifecycle.flows.rules.messages import FlowOccurrence, RunSteps
+from crawler_lifecycle.flows.workflows import course as flow_course
 from crawler_lifecycle.flows.workflows import scheduled_flow
 from crawler_lifecycle.flows.workflows import steps as flow_steps
 from crawler_lifecycle.model.naming import SCHEDULED_FLOW_WORKFLOW, flow_workflow_id
@@ -46,9 +47,10 @@ async def play_flow(
 ) -> WorkflowHandle[Any, Any]:
     """Take the course to the flow's end; return the handle of its last execution.
 
-    `unseen`: how long a start may take. On a busy machine a start takes seconds, which leaves marks in the history.
+    `unseen`: how long a start may take, and changes gather. On a busy machine a start leaves marks in the history.
     """
-    with TemporaryDirectory() as folder, patch.object(flow_steps, "UNSEEN", unseen):
+    patched = patch.object(flow_steps, "UNSEEN", unseen), patch.object(flow_course, "GATHERING", unseen / 2)
+    with TemporaryDirectory() as folder, patched[0], patched[1]:
         url = f"sqlite:///{Path(folder) / 'crawler.db'}"
         upgrade(url)
         database = Database(url)
