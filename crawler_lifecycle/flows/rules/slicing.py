@@ -51,9 +51,10 @@ def followers(planner: Planner, number: int) -> tuple[FollowingStep, ...]:
 
 
 def reads(planner: Planner, numbers: Iterable[int]) -> str:
-    """Return the attempts whose results the members read: of completed dependencies, also by way of groups and quorums.
+    """Return the attempts of the completed members that these members depend on, also by way of groups and quorums.
 
-    An approval's decision has the number of its generation.
+    An approval's decision has the number of its generation. It may be older than a lost end before it, so the members
+    before an approval are among them, too.
     """
     rows = (planner.rows[source] for source in _sources(planner, numbers))
     return to_ranges_by_value(
@@ -94,7 +95,7 @@ class Slices:
 
 
 def _sources(planner: Planner, numbers: Iterable[int]) -> Iterator[int]:
-    """Yield the members that these members depend on, each once."""
+    """Yield the members that these members depend on, also by way of approvals, each once."""
     waiting = deque(planner.node(number) for number in numbers)
     known = set(waiting)
     while waiting:
@@ -102,10 +103,10 @@ def _sources(planner: Planner, numbers: Iterable[int]) -> Iterator[int]:
             if source in known:
                 continue
             known.add(source)
-            if source.member is None:
-                waiting.append(source)
-            else:
+            if source.member is not None:
                 yield source.member
+            if source.member is None or planner.rows[source.member].kind is MemberKind.APPROVAL:
+                waiting.append(source)
 
 
 def _fit(planner: Planner, numbers: Collection[int]) -> bool:

@@ -117,8 +117,8 @@ def unnoted_ends(connection: Connection, flow: int) -> list[AttemptEnd]:
 def ends_of(connection: Connection, flow: int, keys: Collection[AttemptKey]) -> dict[AttemptKey, AttemptEnd]:
     """Return the stored ends of the attempts, by member and attempt."""
     key = {"of_flow": flow, "numbers": sorted({number for number, _ in keys})}
-    found = [_end(row) for row in connection.execute(ENDS, key)] if keys else []
-    return {(end.number, end.attempt): end for end in found if (end.number, end.attempt) in keys}
+    stored = [_end(row) for row in connection.execute(ENDS, key)] if keys else []
+    return {(end.number, end.attempt): end for end in stored if (end.number, end.attempt) in keys}
 
 
 def are_on_record(connection: Connection, flow: int, flow_uid: str, attempts: Mapping[int, int]) -> bool:

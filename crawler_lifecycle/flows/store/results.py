@@ -60,10 +60,10 @@ def read_results(
         attempts = named | {row.number: _attempt(row) for row in recorded}
         crawls = {number: attempt for number, attempt in attempts.items() if rows[number].kind is MemberKind.CRAWL}
         cancelled = {row.number for row in recorded if row.state is MemberState.CANCELLED}
-        found = _receipts(connection, flow_uid, crawls) | _recorded(connection, flow, attempts, cancelled)
-        if lost := named.keys() - found.keys():
+        read = _receipts(connection, flow_uid, crawls) | _recorded(connection, flow, attempts, cancelled)
+        if lost := named.keys() - read.keys():
             raise NotFound(f"the database has lost the result of {rows[min(lost)].path!r}, attempt {reads[min(lost)]}")
-        values |= {number: value for number, value in found.items() if value is not None}
+        values |= {number: value for number, value in read.items() if value is not None}
     return values
 
 
