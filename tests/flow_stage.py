@@ -92,7 +92,7 @@ class Host:
         ends: list[AttemptEnd] = []
         waiting, stale, has_lost = list(step.starts), set[int](), False
         followers = Followers(step.followers if self.follows else ())
-        attempts = {ref.number: ref.attempt for ref in (*step.starts, *(each.start for each in step.followers))}
+        attempts = {ref.number: ref.attempt for ref in (*step.starts, *(follower.start for follower in step.followers))}
         while waiting:
             before = followers.before(ref.number for ref in waiting)
             reads = from_ranges_by_value(step.reads) | {number: attempts[number] for number in before}

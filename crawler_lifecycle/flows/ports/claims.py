@@ -112,7 +112,7 @@ class StepClaims(Protocol):
     ) -> Mapping[int, JsonValue]:
         """Return encoded results for the first of the numbers, as many as fit into a page; None without a result.
 
-        The first number is always among them. A member in `reads` has the result of this attempt, whatever its row
+        The first number is always among them. A member in `reads` has this attempt's result, whatever its row
         says, and NotFound if the attempt has no stored end and no run.
         """
 

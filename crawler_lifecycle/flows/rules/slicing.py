@@ -53,8 +53,8 @@ def followers(planner: Planner, number: int) -> tuple[FollowingStep, ...]:
 def reads(planner: Planner, numbers: Iterable[int]) -> str:
     """Return the attempts of the completed members that these members depend on, also by way of groups and quorums.
 
-    An approval's decision has the number of its generation. It may be older than a lost end before it, so the members
-    before an approval are among them, too.
+    An approval's decision has the number of its generation. A decision may be older than a lost end before the approval,
+    so the members before an approval are among them, too.
     """
     rows = (planner.rows[source] for source in _sources(planner, numbers))
     return to_ranges_by_value(
@@ -95,7 +95,7 @@ class Slices:
 
 
 def _sources(planner: Planner, numbers: Iterable[int]) -> Iterator[int]:
-    """Yield the members that these members depend on, also by way of approvals, each once."""
+    """Yield the members that these members depend on, also by way of approvals, once."""
     waiting = deque(planner.node(number) for number in numbers)
     known = set(waiting)
     while waiting:

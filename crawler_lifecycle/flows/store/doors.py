@@ -273,7 +273,7 @@ def _write_arguments(door: Door, effect: Effect, request: RetryMembers) -> dict[
 
 
 def _write_decision(door: Door, row: MemberRow, request: ApproveMember) -> None:
-    """Write the decision as the end of the approval's generation. A later decision replaces an earlier decision."""
+    """Write the decision as the end for the approval's generation. A later decision replaces an earlier decision."""
     decision = Decision(approved=request.approved, actor=request.actor, note=request.note, at=door.at)
     value = to_text("decision", decision, LARGEST_RESULT)
     end = AttemptEnd(row.number, row.generation, EndKind.COMPLETED, door.at)

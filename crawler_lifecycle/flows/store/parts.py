@@ -106,7 +106,7 @@ def flow_tallies(connection: Connection, head: Row[Any]) -> Tallies:
 
 
 def with_news(connection: Connection, uids: Mapping[int, str]) -> dict[int, list[int]]:
-    """Return the members by flow whose row may be older than their run, or than the end of their attempt."""
+    """Return the members by flow whose row may be older than their run, or than their attempt's end."""
     is_its_run = and_(
         runs.flow_uid == flows.c.uid, runs.flow_member == members.number, runs.flow_attempt == members.attempt
     )

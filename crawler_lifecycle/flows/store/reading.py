@@ -110,12 +110,12 @@ def last_ends(connection: Connection, flow: int, numbers: Collection[int]) -> li
 
 
 def unnoted_ends(connection: Connection, flow: int) -> list[AttemptEnd]:
-    """Return the stored ends of members whose row does not know the end yet."""
+    """Return the stored ends for members whose row does not know the end yet."""
     return [_end(row) for row in connection.execute(UNNOTED_ENDS, {"of_flow": flow})]
 
 
 def ends_of(connection: Connection, flow: int, keys: Collection[AttemptKey]) -> dict[AttemptKey, AttemptEnd]:
-    """Return the stored ends of the attempts, by member and attempt."""
+    """Return the attempts' stored ends, by member and attempt."""
     key = {"of_flow": flow, "numbers": sorted({number for number, _ in keys})}
     stored = [_end(row) for row in connection.execute(ENDS, key)] if keys else []
     return {(end.number, end.attempt): end for end in stored if (end.number, end.attempt) in keys}

@@ -49,7 +49,7 @@ def read_results(
 ) -> Mapping[int, JsonValue]:
     """Return the encoded results; members without a result are left out.
 
-    A member in `reads` has the result of this attempt, and any other member the result of its present row.
+    A member in `reads` has this attempt's result, and a further member the result for its present row.
     """
     values: dict[int, JsonValue] = {}
     for page in pages(sorted(numbers)):
@@ -138,14 +138,14 @@ def _has_result(row: MemberRow) -> bool:
 
 
 def _attempt(row: MemberRow) -> int:
-    """Return the number of the end with the result."""
+    """Return the end's number."""
     return row.generation if row.kind is MemberKind.APPROVAL else row.attempt
 
 
 def _recorded(
     connection: Connection, flow: int, attempts: Mapping[int, int], cancelled: Collection[int]
 ) -> dict[int, JsonValue]:
-    """Return the results of the attempts with an end, by member. A cancelled function has none if it ended too late."""
+    """Return results by member. A cancelled function has no result if its end came too late."""
     if not attempts:
         return {}
     rows = connection.execute(VALUES.where(ends.flow == flow, ends.member.in_(attempts)))

@@ -1,4 +1,4 @@
-"""Ends of steps: an end and its result are one insert. The supervisor writes the member."""
+"""Steps' ends: an end and its result are a single insert. The supervisor writes the member."""
 
 from collections.abc import Mapping, Sequence
 from itertools import groupby

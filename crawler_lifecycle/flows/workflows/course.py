@@ -35,7 +35,7 @@ from crawler_lifecycle.model.flow_states import FlowState
 from crawler_lifecycle.temporal.options import WRITE, at_once
 
 Result = TypeVar("Result")
-GATHERING = timedelta(seconds=1)  # changes of members wait so long for further changes
+GATHERING = timedelta(seconds=1)  # time for further changes before a write
 BYTES_IN_A_WRITE = 1_000_000  # at most, before the compression; Temporal refuses a payload over 2 MB
 BYTES_OF_A_CHANGE = 100  # without its reason, which may be a long path
 
@@ -110,7 +110,7 @@ class Writes:
         self._waiting: dict[int, MemberChange] = {}  # by member, from the stored row to the newest row
         self._sent: frozenset[int] = frozenset()
         self._state: FlowState | None = None
-        self._since: datetime | None = None  # time of the first waiting change
+        self._since: datetime | None = None  # when the first change began to wait
 
     @property
     def is_under_way(self) -> bool:
