@@ -53,8 +53,8 @@ def followers(planner: Planner, number: int) -> tuple[FollowingStep, ...]:
 def reads(planner: Planner, numbers: Iterable[int]) -> str:
     """Return the attempts of the completed members that these members depend on, also by way of groups and quorums.
 
-    An approval's decision has the number of its generation. A decision may be older than a lost end before the approval,
-    so the members before an approval are among them, too.
+    An approval's decision has the number of its generation. The members before an approval are there, too: the decision
+    may be older than a lost end.
     """
     rows = (planner.rows[source] for source in _sources(planner, numbers))
     return to_ranges_by_value(
