@@ -11,7 +11,7 @@ import pytest
 
 from tests.databases import missing
 
-COMMIT = "f0599cacaac42ff60ed55e6bcad125b95d612cc8"
+COMMIT = "a574b1767d8f3fc632402407a0d2c30b477a881a"
 HERE = Path(__file__).parents[2]
 NEEDED = ("crawler_lifecycle", "workers")
 
