@@ -18,9 +18,11 @@ from crawler_lifecycle.managers.store.rows import NOT_TRIED_AGAIN
 from crawler_lifecycle.model.manager_items import CodeProblem, Item, ItemState, Origin, Verdict
 from crawler_lifecycle.model.states import RunStatus
 from tests.contracts.flows import Flow, pushed
-from tests.contracts.managers import MANAGER, Managed, begun_again, item, managed, numbers, over, pushed_manager
+from tests.contracts.managers import MANAGER, Managed, added, begun_again, item, managed, numbers, over, pushed_manager
 from tests.contracts.statements import counted
 from tests.unit.flows.work import plain
+
+OPEN_ITEMS = (ItemState.WAITING, ItemState.RUNNING)
 
 
 @pytest.fixture
@@ -452,3 +454,21 @@ def test_a_flow_that_ends_before_its_manager_begins_leaves_no_item_open(database
     while not flow.go_on().is_empty:
         pass
     assert flow.store.manager_doors.statuses(flow.id)[0].counts == Counts(cancelled=1)
+
+
+@pytest.mark.parametrize("limit", [1, 2, 9])
+def test_items_in_a_state_are_paged_by_number(database: Database, limit: int) -> None:
+    """The items come from an index for each place in the order of the choice."""
+    flow = managed(database)
+    flow.offer("a", "b")
+    flow.commit(added("x"), added("y"))
+    flow.offer("c")
+    flow.ended_run(flow.started(2))
+    listed, after = list[int](), 0
+    while page := flow.store.manager_doors.items(flow.id, ItemFilter(states=OPEN_ITEMS), after=after, limit=limit):
+        assert len(page) <= limit
+        listed += [record.number for record in page]
+        after = page[-1].number
+    assert listed == [1, 2, 3, 4, 5]
+    waiting = flow.store.manager_doors.items(flow.id, ItemFilter(states=(ItemState.WAITING,)), limit=9)
+    assert [record.number for record in waiting] == [1, 3, 4, 5]

@@ -16,6 +16,7 @@ OPEN = 40  # one run of twice as many is open: half of the newest
 RUNS_OF_A_FLOW = 10
 AT_ONCE = 25_000  # runs in a statement
 LONG_AGO, NEVER = "oom_killed", "nothing_like_it"  # a reason of the first year alone, and a word that nothing has
+WAITING = 500  # items of a manager
 RARE = 5_000  # of so many runs, one has a rare word
 
 HISTORIES = """
@@ -111,6 +112,21 @@ SELECT flows.id, flow_member, CONCAT('job-', flow_member), CONCAT('job-', flow_m
     finished_at IS NULL, 0, end_number, histories.started_at, finished_at, 0, histories.changed_at
 FROM histories JOIN flows ON flows.uid = flow_uid WHERE histories.id BETWEEN {first} AND {last}
 """
+ITEMS = """
+INSERT INTO manager_items (flow, manager, number, member, origin, state, place, generation, attempt, tries, override,
+    changed_at)
+SELECT {flow}, {manager}, seq, seq, 'generator',
+    IF(seq % {rare} = 0, 'failed', IF(seq <= {begun}, 'completed', 'waiting')),
+    2, 1, seq <= {begun}, seq <= {begun}, '{{}}', :now
+FROM seq_1_to_{items}
+"""
+
+ITEM_ATTEMPTS = """
+INSERT INTO manager_attempts (flow, manager, number, attempt, member, generation, tries, override, request, began_at,
+    ended_at, outcome, is_failed, reacted_at)
+SELECT flow, manager, number, 1, number, 1, 1, '{{}}', '{{"crawler": "c"}}', :now, :now, 'finished', 0, :now
+FROM manager_items WHERE flow = {flow} AND manager = {manager} AND number <= {begun}
+"""
 OF_RUNS = (HISTORIES, TASK_HISTORIES, LINES, LABELS, TAGS)
 
 
@@ -129,6 +145,16 @@ def fill(database: Database, runs: int, now: datetime) -> None:
     _write(database, MEMBERS.format(first=1, last=runs), now)
     with database.read() as connection:
         for table in ("histories", "task_histories", "history_labels", "run_tags", "flows", "flow_members"):
+            connection.execute(text(f"ANALYZE TABLE {table}")).all()
+
+
+def fill_manager(database: Database, flow: int, manager: int, items: int, now: datetime) -> None:
+    """Write this many items, all but some ended."""
+    sizes = {"flow": flow, "manager": manager, "items": items, "begun": items - WAITING, "rare": RARE}
+    for statement in (ITEMS, ITEM_ATTEMPTS):
+        _write(database, statement.format(**sizes), now)
+    with database.read() as connection:
+        for table in ("manager_items", "manager_attempts"):
             connection.execute(text(f"ANALYZE TABLE {table}")).all()
 
 

@@ -14,26 +14,34 @@ from sqlalchemy import Connection, event, select, text
 
 from crawler_lifecycle.assembly.store import SqlStore
 from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.database.manager_schema import managers
 from crawler_lifecycle.database.migrate import upgrade
 from crawler_lifecycle.database.schema import histories
+from crawler_lifecycle.flows.model.requests import ItemFilter
 from crawler_lifecycle.flows.rules.words import FAILURES_SHOWN, HOST_PATIENCE
 from crawler_lifecycle.model.flow_states import FlowState
+from crawler_lifecycle.model.manager_items import ItemState
 from crawler_lifecycle.model.records import OPEN_RUNS, RunFilter
 from crawler_lifecycle.model.states import ListedStatus, RunStatus, Trigger
 from crawler_lifecycle.model.usage import UsageBy
 from crawler_lifecycle.runs.store.lists import MOST_OPEN, MOST_WAITING
+from tests.contracts.managers import Managed, managed
 from tests.databases import RELAXED, WITHOUT_TLS, create_database, mariadb_is_installed, missing, running_mariadb
-from tests.large.filling import CRAWLERS, LONG_AGO, NEVER, OPEN, YEARS, fill
+from tests.large.filling import CRAWLERS, LONG_AGO, NEVER, OPEN, YEARS, fill, fill_manager
 
 pytestmark = [pytest.mark.large, pytest.mark.timeout(1800)]  # to fill the database takes minutes
 
+ITEMS = 100_000  # of a manager
 RUNS = int(os.environ.get("RUNS", "500000"))
 MOST_ROWS = 5_000
 PAGE, LARGEST_PAGE = 50, 500  # of the API
 NOW = datetime.now(UTC)
 DAY = timedelta(days=1)
 EVER = NOW - YEARS * 366 * DAY
-BIG = {"histories", "task_histories", "history_labels", "run_tags", "history_logs", "flows", "flow_members"}
+BIG = {
+    *("histories", "task_histories", "history_labels", "run_tags", "history_logs", "flows", "flow_members"),
+    *("manager_items", "manager_attempts"),
+}
 
 FILTERS: dict[str, dict[str, Any]] = {
     "completed": {"status": (RunStatus.COMPLETED,)},
@@ -263,3 +271,27 @@ def test_flows(store: SqlStore, reads: Reads, chosen: dict[str, Any]) -> None:
     for before in (None, records.uid_of("flow-160")):
         end = reads.bounded(partial(records.end_of_search, before), 2_000) if "search" in chosen else None
         reads.bounded(partial(records.page, **chosen, limit=PAGE, before=before, down_to=end))
+
+
+@pytest.fixture(scope="module")
+def shop(database: Database) -> Managed:
+    flow = managed(database, "shop")
+    with database.read() as connection:
+        row = connection.execute(select(managers.c.flow, managers.c.manager)).one()
+    fill_manager(database, row.flow, row.manager, ITEMS, NOW)
+    return flow
+
+
+@pytest.mark.parametrize("chosen", [
+    {}, {"numbers": (7, ITEMS // 2, ITEMS)}, *({"states": (state,)} for state in ItemState),
+    {"outcome": "finished"}, {"states": (ItemState.FAILED, ItemState.CANCELLED)},
+], ids=str)  # fmt: skip
+def test_items(store: SqlStore, shop: Managed, reads: Reads, chosen: dict[str, Any]) -> None:
+    for after in (0, ITEMS // 3):
+        items = partial(store.manager_doors.items, shop.id, ItemFilter(**chosen), after=after, limit=LARGEST_PAGE)
+        reads.bounded(items)
+
+
+def test_managers(store: SqlStore, shop: Managed, reads: Reads) -> None:
+    reads.bounded(partial(store.manager_doors.statuses, shop.id))
+    reads.bounded(partial(store.manager_doors.sums, [shop.uid]))

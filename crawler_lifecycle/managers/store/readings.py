@@ -28,7 +28,7 @@ from crawler_lifecycle.managers.store.ends import ends_in_flows, has_state, show
 from crawler_lifecycle.managers.store.life import counts_of
 from crawler_lifecycle.managers.store.lists import IS_LAST_ATTEMPT
 from crawler_lifecycle.managers.store.locks import COLUMNS, OF_MANAGER, THIS_MANAGER
-from crawler_lifecycle.managers.store.rows import DELAYED, NOT_STARTED, NOT_TRIED_AGAIN
+from crawler_lifecycle.managers.store.rows import ADDED, DELAYED, GENERATED, NOT_STARTED, NOT_TRIED_AGAIN
 from crawler_lifecycle.model.flow_states import MemberState
 from crawler_lifecycle.model.manager_items import ItemState, Verdict
 from crawler_lifecycle.model.outcome_words import FINISHED
@@ -56,6 +56,14 @@ SUMS = (
     .join_from(managers, flows, flows.c.id == managers.c.flow)
     .group_by(flows.c.uid)
 )
+OF_STATE = (
+    select(items.number)
+    .with_hint(manager_items, "FORCE INDEX (ix_manager_items_state)", "mysql")
+    .where(*OF_MANAGER, items.state == bindparam("of_state"), items.place == bindparam("of_place"))
+    .where(items.number > bindparam("after"))
+    .order_by(items.number)
+)
+PLACES = (DELAYED, ADDED, GENERATED)
 attempts = manager_attempts.c
 ROWS_FOR_A_FILTER = 1000
 RECORDS = (
@@ -148,6 +156,11 @@ class ManagerReadings(ManagerStatuses):
         is_closed = connection.scalar(closed_at) is not None
         if chosen.states:
             query = query.where(has_state(chosen.states, is_closed=is_closed))
+            if (chosen.outcome, chosen.tag, chosen.numbers) == (None, None, None):
+                # in a closed manager, the end of a late item's run decides on the state
+                states = {*chosen.states, *([ItemState.RUNNING] if is_closed else [])}
+                of_manager_key = {"of_flow": flow_number, "of_manager": of_manager}
+                return _in_states(connection, query, of_manager_key, states, after, limit, is_closed=is_closed)
         if chosen.outcome is not None:
             query = query.where(attempts.outcome == chosen.outcome)
         if chosen.numbers is not None:
@@ -213,6 +226,35 @@ def _held(state: Mapping[str, Any], now: datetime) -> dict[str, datetime]:
     held: Mapping[str, Any] = state.get(OURS, {}).get(BREAKERS, {}).get(HELD, {})
     pauses = {key: datetime.fromtimestamp(until, UTC) for until, key in sorted(held.values())}
     return {key: until for key, until in sorted(pauses.items()) if until > now}
+
+
+def _in_states(
+    connection: Connection,
+    query: Select[Any],
+    key: Mapping[str, int],
+    states: Collection[ItemState],
+    after: int,
+    limit: int,
+    *,
+    is_closed: bool,
+) -> list[ItemRecord]:
+    """Return a page of items in these states, whose numbers an index has in order for each place."""
+    records = list[ItemRecord]()
+    while len(records) < limit:
+        numbers = sorted(
+            number
+            for state in states
+            for place in PLACES
+            for number in connection.scalars(
+                OF_STATE.limit(limit), {**key, "of_state": state, "of_place": place, "after": after}
+            )
+        )[:limit]
+        rows = connection.execute(query.where(items.number.in_(numbers)))
+        records += [_record(row, shown_state(row, is_closed=is_closed)) for row in rows]
+        if len(numbers) < limit:
+            break
+        after = numbers[-1]
+    return records[:limit]
 
 
 def _has(row: Row[Any], tag: str) -> bool:
