@@ -54,8 +54,7 @@ flows = sa.Table(
     sa.Column("door", sa.Integer, nullable=False),
     sa.Column("removal", sa.Integer, nullable=False),  # last door that removed rows; 0: none did
     sa.Column("epoch", sa.Integer, nullable=False),
-    sa.Column("writes", sa.Integer, nullable=False),  # number of the last write by a supervisor
-    sa.Column("starts", sa.Integer, nullable=False),  # and the last start for crawls
+    sa.Column("version", sa.Integer, nullable=False),  # number of the last act by a supervisor
     sa.Column("supervisor_workflow_id", sa.String(128)),
     sa.Column("supervisor_run_id", sa.String(36)),
     sa.Column("supervisor_began_at", UtcDateTime),

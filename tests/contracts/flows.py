@@ -117,7 +117,7 @@ class Flow:
 
     def write(self, *changes: MemberChange, door: int | None = None, **fields: Any) -> int | None:
         """Return the write's number; None if the writing is stale."""
-        return self.written(*changes, door=door, **fields).number or None
+        return self.written(*changes, door=door, **fields).version or None
 
     def written(self, *changes: MemberChange, door: int | None = None, **fields: Any) -> Written:
         was, rows = (

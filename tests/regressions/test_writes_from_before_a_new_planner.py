@@ -27,7 +27,7 @@ def test_a_new_planner_drops_what_waits_to_be_written(state: FlowState | None) -
     row = former.rows[1]
     course.writes.add([MemberChange(row, row._replace(state=MemberState.CANCELLED))], state)
     assert not course.writes.is_idle
-    course.renew(planner(), door=2, writes=0, starts=0)
+    course.renew(planner(), 2, 0)
     assert course.writes.is_idle
 
 

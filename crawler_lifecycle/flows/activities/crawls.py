@@ -52,7 +52,7 @@ class FlowCrawlActivities:
         refused = await self._refuse(step.flow, starts.crawls, refusals)
         await gather_limited(self._start, [crawl for crawl in starts.crawls if crawl.start.number not in refusals])
         ends = (*starts.ended, *refused)
-        return CrawlsStarted(stale=to_ranges(starts.stale), ends=ends, number=starts.number, has_lost=starts.has_lost)
+        return CrawlsStarted(stale=to_ranges(starts.stale), ends=ends, version=starts.version, has_lost=starts.has_lost)
 
     @activity.defn
     async def check_starts(self, step: CheckStarts) -> StartsChecked:

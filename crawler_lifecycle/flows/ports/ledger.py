@@ -53,7 +53,7 @@ class CrawlStarts:
     crawls: Sequence[CrawlStart] = ()
     stale: Sequence[int] = ()  # numbers of the members that may not start, because a door was first or writes are lost
     ended: Sequence[AttemptEnd] = ()  # attempts whose end is already recorded, by an earlier try
-    number: int = 0  # number of the start; 0: the database has lost writes, or no attempt is recorded
+    version: int = 0  # number of the act; 0: the database has lost acts, or no attempt is recorded
     has_lost: bool = False  # whether the database has lost its last writes: no attempt is new
 
 

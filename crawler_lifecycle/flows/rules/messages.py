@@ -40,13 +40,13 @@ class PushOccurrence(Message):
 class FlowRef(Message):
     """A flow and its supervisor's epoch. A write with an older epoch than the flow's row is refused.
 
-    `writes` and `starts` are numbers of the supervisor's acts. On a database with a lower number, acts are refused.
+    The supervisor's writes and starts of crawls are acts, one at a time. An act raises the version, and on a database
+    with a lower version, acts are refused.
     """
 
     uid: str
     epoch: int
-    writes: int = Field(default=0, description="number of the last write known to be stored")
-    starts: int = Field(default=0, description="number of the last start of crawls known to be stored")
+    version: int = Field(default=0, description="number of the last act known to be stored")
 
 
 class FlowInput(Message):
@@ -132,8 +132,7 @@ class LedgerPage(Message):
     removal: int = Field(
         default=0, description="number of the last door that removed rows; a planner from before is built anew"
     )
-    writes: int = Field(default=0, description="number of the last write by a supervisor before the reading")
-    starts: int = Field(default=0, description="number of the last start of crawls before the reading")
+    version: int = Field(default=0, description="number of the last act by a supervisor before the reading")
     row: FlowRow
     rows: PackedRows = NO_ROWS
     has_more: bool = Field(default=False, description="whether a further page has the members after the last one")
@@ -182,7 +181,7 @@ class Written(Message):
 
     stale: bool = False
     has_lost: bool = Field(default=False, description="whether the database has lost what the supervisor knows")
-    number: int = Field(default=0, description="number of the write; 0: nothing is written")
+    version: int = Field(default=0, description="number of the act; 0: nothing is written")
 
 
 class StartCrawls(FlowInput):
@@ -198,7 +197,7 @@ class CrawlsStarted(Message):
 
     stale: str = Field(default="", description="ranges: members that did not start, as for `Written.stale`")
     ends: tuple[AttemptEnd, ...] = Field(default=(), description="attempts that the catalogue refused for good")
-    number: int = Field(default=0, description="number of the start, as for `CrawlStarts.number`")
+    version: int = Field(default=0, description="number of the act, as for `CrawlStarts.version`")
     has_lost: bool = Field(
         default=False, description="whether the database has lost its last writes: no attempt is new"
     )

@@ -17,7 +17,7 @@ from crawler_lifecycle.flows.ports.ledger import CrawlStart, CrawlStarts, CrawlT
 from crawler_lifecycle.flows.rules.ends import AttemptEnd
 from crawler_lifecycle.flows.rules.messages import AttemptRef, FlowRef, StartCrawls
 from crawler_lifecycle.flows.rules.requesting import run_request
-from crawler_lifecycle.flows.store.locks import OnFlows, fence, has_lost_writes, number_start
+from crawler_lifecycle.flows.store.locks import OnFlows, fence, has_lost_acts, number_act
 from crawler_lifecycle.flows.store.reading import IS_LAST_ATTEMPT, IS_LAST_END, are_on_record, ends_of
 from crawler_lifecycle.flows.store.rows import NEEDS, groups, members
 from crawler_lifecycle.flows.store.starts import (
@@ -101,7 +101,7 @@ class FlowCrawls(CrawlStops):
         ends = ends_of(tx, head.id, known.keys())
         new = [start for start in step.starts if (start.number, start.attempt) not in known]
         is_due = bool(new) and may_start(head, step.door)
-        has_lost = has_lost_writes(head, step.flow) or (
+        has_lost = has_lost_acts(head, step.flow) or (
             is_due and not are_on_record(tx, head.id, head.uid, from_ranges_by_value(step.reads))
         )
         fitting = [
@@ -120,8 +120,8 @@ class FlowCrawls(CrawlStops):
         ]
         stale = [start.number for start in new if (start.number, start.attempt) not in changes]
         is_on_record = bool(begun or known) and not has_lost
-        number = number_start(tx, head, step.flow) if is_on_record else 0
-        return CrawlStarts(crawls, stale, list(ends.values()), number, has_lost)
+        version = number_act(tx, head, step.flow) if is_on_record else 0
+        return CrawlStarts(crawls, stale, list(ends.values()), version, has_lost)
 
     @transaction
     def end_attempts(

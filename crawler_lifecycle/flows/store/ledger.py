@@ -33,7 +33,7 @@ from crawler_lifecycle.flows.rules.plan import MemberChange, is_outdated
 from crawler_lifecycle.flows.rules.rows import GroupRow, MemberRow
 from crawler_lifecycle.flows.store.crawls import FlowCrawls
 from crawler_lifecycle.flows.store.door import Door
-from crawler_lifecycle.flows.store.locks import OnFlows, add_line, fence, has_lost_writes, number_write, snapshot
+from crawler_lifecycle.flows.store.locks import OnFlows, add_line, fence, has_lost_acts, number_act, snapshot
 from crawler_lifecycle.flows.store.reading import (
     ALL_MEMBERS,
     are_on_record,
@@ -158,7 +158,7 @@ class FlowSupervision(OnFlows):
     def begin(self, tx: Connection, flow_uid: str, execution: SupervisorExecution) -> FlowRef:
         head = self.lock(tx, flow_uid)
         if head.supervisor_run_id == execution.run_id:
-            return FlowRef(uid=flow_uid, epoch=head.epoch, writes=head.writes, starts=head.starts)
+            return FlowRef(uid=flow_uid, epoch=head.epoch, version=head.version)
         _refuse_earlier_execution(head, execution)
         values = {
             "epoch": head.epoch + 1,
@@ -170,7 +170,7 @@ class FlowSupervision(OnFlows):
         if head.supervisor_run_id is not None:
             message = f"its workflow continues in execution {execution.run_id}"
             add_line(tx, head.id, self._db.clock(), "taken over", message)
-        return FlowRef(uid=flow_uid, epoch=head.epoch + 1, writes=head.writes, starts=head.starts)
+        return FlowRef(uid=flow_uid, epoch=head.epoch + 1, version=head.version)
 
     @snapshot
     def read(self, connection: Connection, step: ReadFlow) -> LedgerPage:
@@ -182,8 +182,7 @@ class FlowSupervision(OnFlows):
         page = LedgerPage(
             door=head.door,
             removal=head.removal,
-            writes=head.writes,
-            starts=head.starts,
+            version=head.version,
             row=flow_row(head),
             rows=packed,
             has_more=has_more,
@@ -205,12 +204,12 @@ class FlowSupervision(OnFlows):
         if head.door != step.door:
             return Written(stale=True)
         ends = {change.row.number: change.row.attempt for change in changes if change.has_ended}
-        if has_lost_writes(head, step.flow) or not are_on_record(tx, head.id, head.uid, ends):
+        if has_lost_acts(head, step.flow) or not are_on_record(tx, head.id, head.uid, ends):
             return Written(stale=True, has_lost=True)
         if write_changes(tx, head.id, changes) < len(changes):
             _refuse_unless_done(tx, head.id, changes)
         self._write_state(tx, head, step.state)
-        return Written(number=number_write(tx, head, step.flow))
+        return Written(version=number_act(tx, head, step.flow))
 
     def _write_state(self, tx: Connection, head: Row[Any], state: FlowState | None) -> None:
         if state is None or state is head.state:

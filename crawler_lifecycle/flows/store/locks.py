@@ -28,8 +28,7 @@ HEAD_COLUMNS = [column for column in flows.c if column is not flows.c.context]
 FIND = select(flows.c.id).where(flows.c.uid == bindparam("of_uid"))
 HEAD = select(*HEAD_COLUMNS).where(flows.c.id == bindparam("of_flow"), flows.c.uid == bindparam("of_uid"))
 THIS_FLOW = update(flows).where(flows.c.id == bindparam("of_flow"))
-NUMBER_WRITE = THIS_FLOW.values(writes=bindparam("number"))
-NUMBER_START = THIS_FLOW.values(starts=bindparam("number"))
+NUMBER_ACT = THIS_FLOW.values(version=bindparam("number"))
 LOCKED, SHARED = HEAD.with_for_update(), HEAD.with_for_update(read=True)
 
 
@@ -76,27 +75,20 @@ def fence(row: Row[Any], ref: FlowRef) -> None:
         raise Fenced(f"flow {row.flow_id!r} has another supervisor now (epoch {row.epoch}, ours is {ref.epoch})")
 
 
-def number_write(tx: Connection, row: Row[Any], ref: FlowRef) -> int:
-    """Put a number on the supervisor's write, and return the number. The caller holds the lock on the flow's row.
+def number_act(tx: Connection, row: Row[Any], ref: FlowRef) -> int:
+    """Raise the version for the supervisor's act, and return it. The caller holds the lock on the flow's row.
 
-    The supervisor makes one write at a time, so all tries for a write have the same number. The number renews the row's
+    The supervisor makes one act at a time, so all tries for an act have the same number. The number renews the row's
     time for changes, by which the audit sees a life.
     """
-    number = ref.writes + 1
-    tx.execute(NUMBER_WRITE, {"of_flow": row.id, "number": max(number, row.writes)})  # a late try lowers no number
-    return number
+    version = ref.version + 1
+    tx.execute(NUMBER_ACT, {"of_flow": row.id, "number": max(version, row.version)})  # a late try lowers no number
+    return version
 
 
-def number_start(tx: Connection, row: Row[Any], ref: FlowRef) -> int:
-    """Put a number on a start for crawls, as on a write. Starts and writes are numbered apart."""
-    number = ref.starts + 1
-    tx.execute(NUMBER_START, {"of_flow": row.id, "number": max(number, row.starts)})
-    return number
-
-
-def has_lost_writes(row: Row[Any], ref: FlowRef) -> bool:
+def has_lost_acts(row: Row[Any], ref: FlowRef) -> bool:
     """Return whether the database has lost acts by the supervisor, as after a restore from a backup."""
-    return bool(row.writes < ref.writes or row.starts < ref.starts)
+    return bool(row.version < ref.version)
 
 
 S = TypeVar("S", bound=OnFlows)

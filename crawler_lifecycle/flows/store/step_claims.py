@@ -28,7 +28,7 @@ from crawler_lifecycle.flows.store.locks import (
     SHARED,
     OnFlows,
     fence,
-    has_lost_writes,
+    has_lost_acts,
     without_index,
 )
 from crawler_lifecycle.flows.store.reading import are_on_record, ends_of
@@ -138,7 +138,7 @@ class StepRights(OnFlows):
         if token not in live:
             raise TemporaryError("the host's lease is over, and not renewed yet")
         is_due = bool(new) and may_start(head, door)
-        has_lost = is_due and (has_lost_writes(head, flow) or not are_on_record(tx, head.id, flow.uid, reads))
+        has_lost = is_due and (has_lost_acts(head, flow) or not are_on_record(tx, head.id, flow.uid, reads))
         fitting = [
             (start, works[start.number])
             for start in new

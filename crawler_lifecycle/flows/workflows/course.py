@@ -2,7 +2,7 @@
 
 Acts are the supervisor's own activities, a kind at a time. Changed rows are written together, a second after the first
 of them, or with the flow's new state: readers and doors count ends that are not written yet. There is a single write at
-a time, and no start waits for a write.
+a time, no crawl starts beside a write, and no step waits for a write.
 """
 
 import asyncio
@@ -101,7 +101,7 @@ class WriteAnswer:
     members: frozenset[int]
     is_refused: bool
     has_lost: bool  # whether the database has lost ends or writes
-    number: int  # of the write
+    version: int
 
 
 class Writes:
@@ -139,7 +139,6 @@ class Writes:
             earlier = self._waiting.pop(number, None)
             was = change.was if earlier is None else earlier.was
             if was != change.row:
-                self._since = self._since if self._since and self._waiting else workflow.now()
                 self._waiting[number] = MemberChange(was, change.row)
         self._state = state or self._state
 
@@ -163,6 +162,10 @@ class Writes:
 
         The flow's state goes with the last changes, so that a flow that has ended has no stored open members.
         """
+        if not self._waiting:
+            self._since = None
+        elif self._since is None:
+            self._since = workflow.now()
         is_due = self.due is not None and self.due <= workflow.now()
         if self._act.is_under_way or not (self._state or is_due):
             return
@@ -197,7 +200,7 @@ class Writes:
         written = self._act.take()
         if written is None:
             return None
-        answer = WriteAnswer(self.numbers, written.stale, written.has_lost, written.number)
+        answer = WriteAnswer(self.numbers, written.stale, written.has_lost, written.version)
         self._sent = frozenset()
         if written.stale:
             self.clear()
@@ -224,20 +227,18 @@ class Course:
     _handed: Counter[int] = field(default_factory=Counter)  # followers with hosts, by number
     _followed: dict[int, int] = field(default_factory=dict)  # last attempt by a host's own start, by number
 
-    def renew(self, planner: Planner, door: int, *, writes: int, starts: int) -> None:
-        """Continue from newly read rows. Stored writes and starts may be lost."""
+    def renew(self, planner: Planner, door: int, version: int) -> None:
+        """Continue from newly read rows. Stored acts may be lost."""
         self.planner, self.door = planner, door
-        self.flow = self.flow.model_copy(update={"writes": writes, "starts": starts})
+        self.flow = self.flow.model_copy(update={"version": version})
         self.writes.clear()
         self.unconfirmed.clear()
         self._followed.clear()
 
-    def note(self, *, writes: int = 0, starts: int = 0) -> None:
-        """Note stored numbers. From now on, acts are refused on a database without them."""
-        known = self.flow
-        if writes > known.writes or starts > known.starts:
-            numbers = {"writes": max(writes, known.writes), "starts": max(starts, known.starts)}
-            self.flow = known.model_copy(update=numbers)
+    def note(self, version: int) -> None:
+        """Note a stored version. From now on, acts are refused on a database without it."""
+        if version > self.flow.version:
+            self.flow = self.flow.model_copy(update={"version": version})
 
     @property
     def handed(self) -> Iterable[int]:

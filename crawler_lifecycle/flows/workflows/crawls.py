@@ -75,7 +75,7 @@ class CrawlStarter:
         if started is None or sent is None:
             return
         self._sent = None
-        course.note(starts=started.number)
+        course.note(started.version)
         if started.has_lost:
             news.want(first=True, all_rows=True)
         course.observe_ends(started.ends)

@@ -31,9 +31,9 @@ class Reading:
         return self.pages[0].door
 
     def is_older(self, door: int) -> bool:
-        """Return whether the database has lost the door, or writes from before the reading."""
+        """Return whether the database has lost the door, or acts from before the reading."""
         page, known = self.pages[0], self.step.flow
-        return self.door < door or page.writes < known.writes or page.starts < known.starts
+        return self.door < door or page.version < known.version
 
     @property
     def is_whole(self) -> bool:
@@ -135,7 +135,7 @@ class News:
         """Build a new planner. The planner plans all waiting writes and starts anew."""
         page = reading.pages[0]
         planner = planner_of(page, reading.members, reading.groups)
-        course.renew(planner, reading.door, writes=page.writes, starts=page.starts)
+        course.renew(planner, reading.door, page.version)
         observe(course, reading.pages)
         self._refused.clear()
         self.want_first_look(course)
@@ -150,7 +150,7 @@ class News:
             self.want(first=True, all_rows=True)
             return
         course.door = page.door
-        course.note(writes=page.writes, starts=page.starts)  # the answer to an act may be lost
+        course.note(page.version)  # the answer to an act may be lost
         planner.take_flow(page.row)
         members = [row for row in reading.members if not course.is_overtaken(row)]
         rows = course.unconfirmed.without_undecided(members, page.door)

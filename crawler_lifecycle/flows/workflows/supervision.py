@@ -230,10 +230,12 @@ class FlowSupervisor:
         self._checks.begin(course)
         self._announcement.begin(course, is_settled=self._is_settled)
         if not self.news.comes_first:
-            course.writes.begin(course.flow, course.door)
-            self._crawls.begin(course)
+            if not self._crawls.is_under_way:
+                course.writes.begin(course.flow, course.door)
+                self._bell.ring_at(course.writes.due)
+            if not course.writes.is_under_way:
+                self._crawls.begin(course)
             self._stops.begin(course, self._crawls.numbers)
-            self._bell.ring_at(course.writes.due)
         self._bell.ring_at(self._wake_at, self._steps.wake_at, self._next_look)
 
     def _take_write(self) -> None:
@@ -243,7 +245,7 @@ class FlowSupervisor:
         if answer.is_refused:
             self.news.want(first=True, refused=answer.members, all_rows=answer.has_lost)
         else:
-            self._course.note(writes=answer.number)
+            self._course.note(answer.version)
 
     def _begins(self, change: MemberChange, starts: dict[int, AttemptStart]) -> bool:
         """Return whether the change is a start, and if so, remember the start until the attempt is recorded."""
