@@ -64,7 +64,7 @@ def test_a_start_comes_again_whatever_doors_did(database: Database) -> None:
     flow.cancel()
     again = flow.start_crawls(ref, door=1)
     assert (again.crawls, again.stale, again.ended) == (first.crawls, first.stale, first.ended)
-    assert (first.number, again.number) == (1, 1), "all tries have one number"
+    assert (first.version, again.version) == (1, 1), "all tries have one number"
     assert flow.row("shop").attempt == 1
 
 
