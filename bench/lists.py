@@ -18,7 +18,7 @@ from crawler_lifecycle.model.records import RunFilter
 from crawler_lifecycle.model.usage import UsageBy
 from tests.databases import create_database, running_mariadb
 from tests.large.filling import YEARS, fill
-from tests.large.test_lists import CASES, PAGE
+from tests.large.filters import CASES, PAGE
 
 MEMORY = "--innodb-buffer-pool-size=1G"
 TURNS = 3

@@ -45,6 +45,7 @@ from tests.databases import copy_of, ref_to
 
 MODULE = "tests.unit.flows.work"
 COMPLETED, FAILED, CANCELLED = EndKind.COMPLETED, EndKind.FAILED, EndKind.CANCELLED
+LONGEST_SHUTDOWN = 30.0  # seconds
 HOUR = timedelta(hours=1)
 Play = Callable[[ClaimedStep], Awaitable[dict[str, Any] | None]]
 
@@ -301,6 +302,17 @@ class FlowStage:
 
 
 @asynccontextmanager
+async def _ending_in_time(worker: Worker) -> AsyncIterator[None]:
+    """Run the worker. The SDK may lose the cancel of a local activity, and then its shutdown never ends."""
+    await worker.__aenter__()
+    try:
+        yield
+    finally:
+        async with asyncio.timeout(LONGEST_SHUTDOWN):
+            await worker.__aexit__(None, None, None)
+
+
+@asynccontextmanager
 async def flow_stage(
     client: Client,
     database: Database,
@@ -332,7 +344,7 @@ async def flow_stage(
     with ThreadPoolExecutor(8) as threads:
         options: dict[str, Any] = {"activity_executor": threads, "max_cached_workflows": cached_workflows}
         host = stage.hosting() if hosted else nullcontext()
-        async with Worker(client, task_queue=queue, activities=steps, **options), host:
+        async with _ending_in_time(Worker(client, task_queue=queue, activities=steps, **options)), host:
             yield stage
 
 

@@ -30,7 +30,7 @@ TELLING: dict[str, Alert] = {
     "database stopped": DATABASE,
     "database frozen": DATABASE,
     "database read-only": DATABASE,
-    "database cut": (DISCONNECTED, "worker"),
+    "database cut": (DISCONNECTED, "dispatcher"),
     "temporal away": (UNAVAILABLE, "temporal"),
     "scheduler away": (DOWN, "scheduler"),
     "lifecycle away": (DOWN, "worker"),

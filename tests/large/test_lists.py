@@ -21,20 +21,21 @@ from crawler_lifecycle.flows.model.requests import ItemFilter
 from crawler_lifecycle.flows.rules.words import FAILURES_SHOWN, HOST_PATIENCE
 from crawler_lifecycle.model.flow_states import FlowState
 from crawler_lifecycle.model.manager_items import ItemState
-from crawler_lifecycle.model.records import OPEN_RUNS, RunFilter
-from crawler_lifecycle.model.states import ListedStatus, RunStatus, Trigger
+from crawler_lifecycle.model.records import RunFilter
+from crawler_lifecycle.model.states import ListedStatus
 from crawler_lifecycle.model.usage import UsageBy
 from crawler_lifecycle.runs.store.lists import MOST_OPEN, MOST_WAITING
 from tests.contracts.managers import Managed, managed
 from tests.databases import RELAXED, WITHOUT_TLS, create_database, mariadb_is_installed, missing, running_mariadb
-from tests.large.filling import CRAWLERS, LONG_AGO, NEVER, OPEN, YEARS, fill, fill_manager
+from tests.large.filling import CRAWLERS, NEVER, OPEN, YEARS, fill, fill_manager
+from tests.large.filters import CASES, PAGE
 
 pytestmark = [pytest.mark.large, pytest.mark.timeout(1800)]  # to fill the database takes minutes
 
 ITEMS = 100_000  # of a manager
 RUNS = int(os.environ.get("RUNS", "500000"))
 MOST_ROWS = 5_000
-PAGE, LARGEST_PAGE = 50, 500  # of the API
+LARGEST_PAGE = 500  # of the API
 NOW = datetime.now(UTC)
 DAY = timedelta(days=1)
 EVER = NOW - YEARS * 366 * DAY
@@ -43,50 +44,6 @@ BIG = {
     *("manager_items", "manager_attempts"),
 }
 
-FILTERS: dict[str, dict[str, Any]] = {
-    "completed": {"status": (RunStatus.COMPLETED,)},
-    "failed": {"listed": (ListedStatus.FAILED,)},
-    "stopped": {"listed": (ListedStatus.STOPPED,)},
-    "failed or stopped": {"listed": (ListedStatus.FAILED, ListedStatus.STOPPED)},
-    "open": {"status": OPEN_RUNS.status},
-    "scheduled": {"trigger": (Trigger.SCHEDULED,)},
-    "manual": {"trigger": (Trigger.MANUAL,)},
-    "busy crawler": {"crawler": "Shop-000"},
-    "rare crawler": {"crawler": "news-199"},
-    "no crawler": {"crawler": NEVER},
-    "many names": {"search": "shop"},
-    "a name": {"search": "P-003"},
-    "no name": {"search": NEVER},
-    "a RunID": {"search": "77"},
-    "reason": {"reason": "main_job_failed"},
-    "reason of long ago": {"reason": LONG_AGO},
-    "rare reason": {"reason": "never_started"},
-    "no reason": {"reason": NEVER},
-    "outcome": {"outcome": "finished"},
-    "rare outcome": {"outcome": "banned"},
-    "no outcome": {"outcome": NEVER},
-    "requester": {"requested_by": "user7"},
-    "rare requester": {"requested_by": "rare@example.com"},
-    "no requester": {"requested_by": NEVER},
-    "label of many": {"label": "kind:batch"},
-    "label": {"label": "site:7"},
-    "no label": {"label": NEVER},
-    "tag": {"tag": "night"},
-    "rare tag": {"tag": "rare"},
-    "no tag": {"tag": NEVER},
-}
-PAIRS = (
-    *[("busy crawler", other) for other in ("failed", "completed", "reason", "reason of long ago", "outcome")],
-    *[("scheduled", other) for other in ("failed", "stopped", "label of many", "requester", "reason", "outcome")],
-    *[("label of many", other) for other in ("failed", "open", "tag", "no reason", "manual", "busy crawler")],
-    *[("many names", other) for other in ("failed", "stopped", "reason of long ago", "label", "scheduled")],
-    *[("requester", other) for other in ("completed", "reason", "manual", "label", "a name")],
-    *[("tag", "failed"), ("label", "reason of long ago"), ("a name", "reason"), ("failed", "rare outcome")],
-)
-CASES: dict[tuple[str, ...], dict[str, Any]] = {
-    **{(name,): chosen for name, chosen in FILTERS.items()},
-    **{pair: FILTERS[pair[0]] | FILTERS[pair[1]] for pair in PAIRS},
-}
 NAMED = pytest.mark.parametrize("chosen", CASES.values(), ids=[" and ".join(names) for names in CASES])
 
 

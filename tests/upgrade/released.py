@@ -11,7 +11,7 @@ import pytest
 
 from tests.databases import missing
 
-COMMIT = "a574b1767d8f3fc632402407a0d2c30b477a881a"
+COMMIT = "d30f1fd4e2eb01528c8326df5d68d5d2b447cd09"
 HERE = Path(__file__).parents[2]
 NEEDED = ("crawler_lifecycle", "workers")
 
