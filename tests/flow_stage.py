@@ -39,13 +39,13 @@ from crawler_lifecycle.model.states import RunStatus
 from crawler_lifecycle.model.supervision import WorkflowInfo
 from crawler_lifecycle.runs.ports import NewRun
 from crawler_lifecycle.runs.rules.plan import RunLimits
+from crawler_lifecycle.settings.processes import WorkerSettings
 from crawler_lifecycle.temporal.engine import Engine
 from tests.contracts.flows import Flow
 from tests.databases import copy_of, ref_to
 
 MODULE = "tests.unit.flows.work"
 COMPLETED, FAILED, CANCELLED = EndKind.COMPLETED, EndKind.FAILED, EndKind.CANCELLED
-LONGEST_SHUTDOWN = 30.0  # seconds
 HOUR = timedelta(hours=1)
 Play = Callable[[ClaimedStep], Awaitable[dict[str, Any] | None]]
 
@@ -302,17 +302,6 @@ class FlowStage:
 
 
 @asynccontextmanager
-async def _ending_in_time(worker: Worker) -> AsyncIterator[None]:
-    """Run the worker. The SDK may lose the cancel of a local activity, and then its shutdown never ends."""
-    await worker.__aenter__()
-    try:
-        yield
-    finally:
-        async with asyncio.timeout(LONGEST_SHUTDOWN):
-            await worker.__aexit__(None, None, None)
-
-
-@asynccontextmanager
 async def flow_stage(
     client: Client,
     database: Database,
@@ -342,9 +331,13 @@ async def flow_stage(
         FlowAnnouncements(store.flow_ends, stage.receivers, stage.receivers, receivers_are_files),
     )
     with ThreadPoolExecutor(8) as threads:
-        options: dict[str, Any] = {"activity_executor": threads, "max_cached_workflows": cached_workflows}
+        options: dict[str, Any] = {
+            "activity_executor": threads,
+            "max_cached_workflows": cached_workflows,
+            "max_concurrent_workflow_tasks": WorkerSettings(task_queue=queue).workflow_slots,  # as our workers
+        }
         host = stage.hosting() if hosted else nullcontext()
-        async with _ending_in_time(Worker(client, task_queue=queue, activities=steps, **options)), host:
+        async with Worker(client, task_queue=queue, activities=steps, **options), host:
             yield stage
 
 
