@@ -33,7 +33,7 @@ from crawler_lifecycle.temporal.worker_checks import check_archive_worker, check
 SLOW_SECONDS = 3.0  # for an answer from the database or from Temporal
 LATE_SECONDS = 120.0  # after a schedule's time
 LEAST_RETENTION_DAYS = 7  # also for what the audit reads about lost supervisors after an outage of some days
-HOST_PATIENCE = timedelta(seconds=30)  # a healthy host takes a step within 30 s
+LONG_WAIT = timedelta(seconds=30)  # of a step for a host; attention names the flow earlier, after HOST_PATIENCE
 MOST_FINDINGS = 1000  # only failing workflows among the latest findings are reported
 MOST_NAMED = 10  # runs or flows named in a message; further names are shown as "..."
 STACK = "stack"
@@ -157,7 +157,7 @@ async def _installation(context: ControlContext[SqlStore]) -> str:
 
 
 def _hosts(records: FlowRecords) -> str:
-    total, flows = records.without_host(datetime.now(UTC) - HOST_PATIENCE, limit=MOST_NAMED)
+    total, flows = records.without_host(datetime.now(UTC) - LONG_WAIT, limit=MOST_NAMED)
     if not total:
         return "no flow waits for a host of steps"
     more = ", ..." if total > len(flows) else ""

@@ -39,8 +39,8 @@ def test_the_silence_is_that_of_the_quietest_executing_flow() -> None:
 def test_flows_whose_steps_no_host_takes_are_counted_and_named(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (need_metrics, checks):
-        monkeypatch.setattr(module, "HOST_PATIENCE", timedelta(0))
+    monkeypatch.setattr(need_metrics, "HOST_PATIENCE", timedelta(0))
+    monkeypatch.setattr(checks, "LONG_WAIT", timedelta(0))
     registry = CollectorRegistry()
     records = SqlStore(database).flow_records
     registry.register(NeedMetrics(lambda: records))

@@ -105,14 +105,10 @@ class Planner:
         if row is not None and (row.generation, row.attempt) == (start.generation, start.attempt - 1):
             self._take(started(row, start.attempt, now))
 
-    def settle(self, now: datetime) -> None:
-        """Bring all members to the state by time, dependencies and decisions, for the next plan."""
-        self._pass_time(now)
-        self._settle(now)
-
     def advance(self, now: datetime, most_starts: int | None = None) -> Plan:
         """Return the next acts. A second call without news returns an empty plan, or the starts beyond the limit."""
-        self.settle(now)
+        self._pass_time(now)
+        self._settle(now)
         starts = tuple(islice(self._starts(now), most_starts))
         stops = tuple(self._stops())
         changes = tuple(MemberChange(was, self.rows[number]) for number, was in sorted(self._changed.items()))

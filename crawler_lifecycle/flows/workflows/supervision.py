@@ -207,7 +207,6 @@ class FlowSupervisor:
             return
         now, course = workflow.now(), self._course
         course.writes.add(self._steps.unclaimed(course, now))
-        course.planner.settle(now)
         plan = course.planner.advance(now, self._steps.room)
         if course.planner.crawls_to_ask and not self.news.is_under_way:
             self.news.want()  # the tasks' last ends
