@@ -32,14 +32,14 @@ def _rows(scale: Scale, database: Database) -> Iterator[Row]:
     running, open_runs = new_run(store), 1
     _begin(store, running)
     for size in scale.open_runs:
-        copy_run(database, running.run_id, size - open_runs)
+        copy_run(database, running.run_id, max(0, size - open_runs))
         store.limits.correct_sums()
         starts = [new_run(store) for _ in range(scale.starts)]
         began = perf_counter()
         with ThreadPoolExecutor(CALLERS) as pool:
             assert all(pool.map(partial(_begin, store), starts))
         seconds = perf_counter() - began
-        open_runs = size + len(starts)
+        open_runs = max(size, open_runs) + len(starts)
         assert store.limits.all()[0].runs_begun == open_runs
         alone = iter([new_run(store) for _ in range(scale.repeats)])
         yield (

@@ -90,10 +90,10 @@ WHERE id BETWEEN {first} AND {last} AND id % 5 = 0
 
 FLOWS = """
 INSERT INTO flows (id, uid, flow_id, name, family, state, intent, accepts_members, fingerprint, ignore_cancelled,
-    ignore_discarded, own_host, last_member, last_group, door, removal, epoch, writes, starts, created_at, updated_at,
+    ignore_discarded, own_host, last_member, last_group, door, removal, epoch, version, created_at, updated_at,
     started_at, stopped_at, changed_at)
 SELECT 1 + flow, flow_uid, CONCAT('flow-', flow), CONCAT('nightly-', flow % 300), CONCAT('family-', flow % 300),
-    state, 'run', 1, '', 0, 0, '', {of_flow}, 0, 0, 0, 1, 1, 1, created_at, created_at, created_at,
+    state, 'run', 1, '', 0, 0, '', {of_flow}, 0, 0, 0, 1, 1, created_at, created_at, created_at,
     IF(state = 'executing', NULL, created_at + INTERVAL 1 HOUR), created_at
 FROM (
     SELECT id DIV {of_flow} AS flow, flow_uid, MIN(created_at) AS created_at, IF(
