@@ -3,7 +3,7 @@
 import asyncio
 import os
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Protocol, runtime_checkable
@@ -14,15 +14,17 @@ from crawler_lifecycle.assembly.parts import Parts
 from crawler_lifecycle.assembly.store import SqlStore
 from crawler_lifecycle.audits.commands import AuditCommands
 from crawler_lifecycle.base.disk import check_room
-from crawler_lifecycle.base.words import counted, span
+from crawler_lifecycle.base.words import counted
 from crawler_lifecycle.clusters.ports import Cluster
 from crawler_lifecycle.context import ControlContext
 from crawler_lifecycle.errors import LifecycleError, NotReady
 from crawler_lifecycle.flows.ports.records import FlowRecords
+from crawler_lifecycle.http.health import SLOW_SECONDS
 from crawler_lifecycle.limits.commands import LimitCommands
 from crawler_lifecycle.model.answers import Check
 from crawler_lifecycle.model.audits import FindingKind
-from crawler_lifecycle.runs.ports import Records
+from crawler_lifecycle.runs.ports import Records, WaitingRuns
+from crawler_lifecycle.runs.rules.outcome import IN_A_ROW
 from crawler_lifecycle.schedules.commands.late_starts import late_starts
 from crawler_lifecycle.settings import Settings, configuration, stack_file
 from crawler_lifecycle.settings.installation import Installation
@@ -30,8 +32,6 @@ from crawler_lifecycle.temporal.connection import search_attribute_types
 from crawler_lifecycle.temporal.engine import Engine
 from crawler_lifecycle.temporal.worker_checks import check_archive_worker, check_worker
 
-SLOW_SECONDS = 3.0  # for an answer from the database or from Temporal
-LATE_SECONDS = 120.0  # after a schedule's time
 LEAST_RETENTION_DAYS = 7  # also for what the audit reads about lost supervisors after an outage of some days
 LONG_WAIT = timedelta(seconds=30)  # of a step for a host; attention names the flow earlier, after HOST_PATIENCE
 MOST_FINDINGS = 1000  # only failing workflows among the latest findings are reported
@@ -96,7 +96,7 @@ async def check_all(
         "limits": limits.check,
         "hosts": lambda: context.database(lambda store: _hosts(store.flow_records)),
         # `audits` has the store already, but reads the database, so the check needs a thread for the database
-        "runs": lambda: context.database(lambda _: _failing_runs(audits)),
+        "runs": lambda: context.database(lambda store: _runs(store.records, audits)),
     }
     if settings.cluster.kind == "kubernetes":
         checks["cluster rights"] = in_thread(lambda parts: _rights(parts.cluster))
@@ -167,17 +167,41 @@ def _hosts(records: FlowRecords) -> str:
     )
 
 
-def _failing_runs(audits: AuditCommands) -> str:
-    """Raise NotReady for open findings about failing workflows. Workers update these findings also between audits."""
+def _runs(records: Records, audits: AuditCommands) -> str:
+    """Raise NotReady for failing workflows and obstructed runs; name runs without room and failing crawlers, too."""
+    problems = [*_failing_workflows(audits), *_waiting("cannot start", records.obstructed(MOST_NAMED))]
+    named = [*_waiting("without room", records.saturated(MOST_NAMED)), *_failing_crawlers(records)]
+    if problems:
+        raise NotReady("; ".join([*problems, *named]))
+    return "; ".join(["every workflow makes progress, and no job is kept from its start", *named])
+
+
+def _waiting(how: str, waiting: WaitingRuns) -> Iterator[str]:
+    if waiting.total:
+        first, runs = waiting.longest[0], _named([run.run_id for run in waiting.longest], waiting.total)
+        cause = f"run {first.run_id} of crawler {first.crawler}: {first.waiting_cause}: {first.waiting_message}"
+        yield f"{counted(waiting.total, 'run')} {how} ({runs}). The first, {cause}"
+
+
+def _failing_crawlers(records: Records) -> Iterator[str]:
+    for crawler in records.failing_crawlers()[:MOST_NAMED]:
+        latest = crawler.ends[0].run_id
+        yield f"the last {IN_A_ROW} runs of crawler {crawler.crawler} failed: see `crawlctl show {latest}`"
+
+
+def _failing_workflows(audits: AuditCommands) -> Iterator[str]:
+    """Yield the open findings about failing workflows. Workers update these findings also between audits."""
     findings = audits.overview(audits=0, findings=MOST_FINDINGS).findings
     failures = [finding for finding in findings if finding.kind is FindingKind.WORKFLOW_FAILING]
     open_failures = [finding for finding in failures if finding.closed_at is None]
-    if not open_failures:
-        return "no workflow of a run fails its workflow tasks"
-    runs = ", ".join(str(finding.run_id) for finding in open_failures[:MOST_NAMED])
-    more = ", ..." if len(open_failures) > MOST_NAMED else ""
-    first = f"run {open_failures[0].run_id}: {open_failures[0].message}"
-    raise NotReady(f"{counted(len(open_failures), 'run')} cannot continue ({runs}{more}). The first, {first}")
+    if open_failures:
+        runs = _named([finding.run_id for finding in open_failures[:MOST_NAMED]], len(open_failures))
+        first = f"run {open_failures[0].run_id}: {open_failures[0].message}"
+        yield f"{counted(len(open_failures), 'run')} cannot continue ({runs}). The first, {first}"
+
+
+def _named(run_ids: Sequence[int | None], total: int) -> str:
+    return ", ".join(map(str, run_ids)) + (", ..." if total > len(run_ids) else "")
 
 
 @runtime_checkable
@@ -212,14 +236,8 @@ async def _starts(engine: Engine, now: datetime) -> str:
     """Raise NotReady for accepted requests without runs, and for a schedule that has not fired in time."""
     if await engine.missing_search_attributes():
         return "unknown without the search attributes"
-    late = await late_starts(engine, now)
-    if late.schedule_seconds > LATE_SECONDS:
-        raise NotReady(
-            f"a schedule has not fired for {span(int(late.schedule_seconds))} after its time: check the workers and "
-            "the database of Temporal"
-        )
-    if late.requests:
-        raise NotReady(f"{counted(late.requests, 'accepted request')} without a run: `crawlctl status` names them")
+    if problems := (await late_starts(engine, now)).problems:
+        raise NotReady("; ".join(problems))
     return "all accepted requests are runs, and no schedule is late"
 
 

@@ -19,7 +19,7 @@ from crawler_lifecycle.base.requesters import Requester
 from crawler_lifecycle.context import ControlContext
 from crawler_lifecycle.errors import LifecycleError, NotReady
 from crawler_lifecycle.flows.commands.flow_commands import FlowCommands
-from crawler_lifecycle.flows.rules.words import FAILURES_SHOWN, HOST_PATIENCE
+from crawler_lifecycle.flows.rules.words import HOST_PATIENCE
 from crawler_lifecycle.limits.commands import LimitCommands
 from crawler_lifecycle.managers.commands import CatalogueManagers
 from crawler_lifecycle.model.answers import Check
@@ -27,6 +27,7 @@ from crawler_lifecycle.model.records import RunFilter
 from crawler_lifecycle.model.states import ListedStatus
 from crawler_lifecycle.runs.commands.runs import RunCommands
 from crawler_lifecycle.runs.model import Attention, FlowsInNeed, RequestsInNeed
+from crawler_lifecycle.runs.rules.outcome import FAILURES_SHOWN
 from crawler_lifecycle.schedules.commands.schedule_commands import ScheduleCommands
 from crawler_lifecycle.settings.installation import Installation, locate
 from crawler_lifecycle.temporal.engine import Engine

@@ -31,6 +31,7 @@ NO_ANSWER, FAILED, NOT_READY, UNAVAILABLE = "no_answer", "failed", "not_ready", 
 PAUSE = 15.0  # seconds between two checks of the disks
 TRIES = 4  # a need is asked so often before its silence makes the process unready
 CLIENT_SECONDS = 10.0  # time limit for a client to send its request
+SLOW_SECONDS = 3.0  # for an answer from a need, such as the database or Temporal
 Need = Callable[[], Awaitable[object]]  # asks a service that the process needs; raises an error without an answer
 
 
@@ -256,9 +257,12 @@ def _open_server(limits: HealthSettings, port: int, health: ProcessHealth) -> He
 async def _keep_asking(name: str, need: Need, answered: Pulse, pause: float) -> None:
     """Ask the need again and again. Log a new problem with its message, which `/readyz` does not show."""
     while True:
+        began = time.monotonic()
         try:
             await need()
             answered.beat()
+            if (seconds := time.monotonic() - began) > SLOW_SECONDS:
+                logger.warning("slow: %s: an answer took %.1f s", name, seconds)
         except LifecycleError as error:
             if error.message != answered.problem:
                 logger.warning("not ready: %s: %s", name, error.message)

@@ -76,12 +76,16 @@ class FoundRuns:
 
 
 @dataclass(frozen=True, slots=True)
-class SaturatedRuns:
-    """Open runs that have waited for room in the cluster for long."""
+class WaitingRuns:
+    """Open runs that have waited for long."""
 
-    total: int
+    by_cause: Mapping[str, int]
     longest: list[RunSummary]  # the longest wait first; a limited number
     has_more: bool  # whether more may have waited for long: 500 are counted for a cause
+
+    @property
+    def total(self) -> int:
+        return sum(self.by_cause.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +99,8 @@ class RunFigures:
     pending_exports: int  # runs with an unannounced or unarchived end
     export_pending_since: datetime | None
     failed_exports: int  # runs with a failed export; the audit repeats failed exports
+    obstructed: Mapping[str, int]  # runs whose main job is kept from its start, by cause
+    failing_crawlers: int
 
 
 class Records(Protocol):
@@ -126,8 +132,14 @@ class Records(Protocol):
     def usage(self, by: UsageBy, since: datetime, until: datetime) -> Usage:
         """Sum the use over the runs with an end in the period, by group, largest first."""
 
-    def saturated(self, limit: int) -> SaturatedRuns:
+    def saturated(self, limit: int) -> WaitingRuns:
         """Return the installation's open runs that have waited for room in the cluster for long."""
+
+    def obstructed(self, limit: int) -> WaitingRuns:
+        """Return the installation's open runs whose main job has been kept from its start by an obstacle."""
+
+    def failing_crawlers(self) -> list[CrawlerRuns]:
+        """Return the crawlers whose last three ends failed, one of them in a run of the last day."""
 
     def count_open(self) -> int | None:
         """Count the installation's open runs. Return None if there are too many to count."""

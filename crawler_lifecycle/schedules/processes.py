@@ -27,6 +27,11 @@ class LateStartMetrics:
         self._schedules = Gauge(
             "crawler_schedule_delay_seconds", "Time since the earliest occurrence that has not fired", registry=metrics
         )
+        self._peak = Gauge(
+            "crawler_requests_in_peak",
+            "Requests in the last ten minutes, if some have no run and most of an hour came then; otherwise 0",
+            registry=metrics,
+        )
 
     async def run(self) -> None:
         """Read indefinitely."""
@@ -35,11 +40,14 @@ class LateStartMetrics:
             await asyncio.sleep(PAUSE)
 
     async def refresh(self) -> None:
-        requests = schedule_seconds = float("nan")
+        requests = schedule_seconds = peak = float("nan")
         try:
             figures = await self._read(datetime.now(UTC))
-            requests, schedule_seconds = figures.requests, figures.schedule_seconds
+            requests, schedule_seconds, peak = figures.requests, figures.schedule_seconds, figures.peak
+            for problem in figures.problems:
+                log.warning("%s", problem)
         except LifecycleError as error:
             log.warning("no metrics of late starts: %s", error.message)
         self._requests.set(requests)
         self._schedules.set(schedule_seconds)
+        self._peak.set(peak)

@@ -66,7 +66,7 @@ async def test_a_schedule_is_late_from_its_time_on_unless_paused(engine: Engine)
 
     try:
         await eventually_async(is_late)
-        with pytest.raises(NotReady, match="a schedule has not fired for 1 h after its time"):
+        with pytest.raises(NotReady, match=f"schedule {name} has not fired for 1 h after its time"):
             await checks._starts(engine, due + timedelta(hours=1))
         assert (await late_starts(engine, due - timedelta(hours=1))).schedule_seconds == 0
         await handle.pause()
@@ -75,8 +75,29 @@ async def test_a_schedule_is_late_from_its_time_on_unless_paused(engine: Engine)
         await handle.delete()
 
 
-async def test_without_temporal_the_gauges_have_no_number() -> None:
-    figures = [LateStarts(requests=2, schedule_seconds=700.0)]
+async def test_most_requests_of_an_hour_at_once_are_a_peak(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("crawler_lifecycle.schedules.commands.late_starts.LEAST_IN_A_PEAK", 3)
+    client, now, soon = await engine.client(), datetime.now(UTC), datetime.now(UTC) + timedelta(minutes=2)
+    handles = [
+        await client.start_workflow(RUN_WORKFLOW, id=f"midnight-{uuid4()}", task_queue=engine.task_queue)
+        for _ in range(3)
+    ]
+
+    async def is_peak() -> bool:
+        return (await late_starts(engine, soon)).peak == 3
+
+    await eventually_async(is_peak)
+    with pytest.raises(NotReady, match="3 accepted requests without a run: 3 came within ten minutes: spread"):
+        await checks._starts(engine, soon)
+    assert (await late_starts(engine, now + timedelta(minutes=11))).peak == 0, "ten minutes later they are late"
+    monkeypatch.setattr("crawler_lifecycle.schedules.commands.late_starts.PEAK", timedelta(minutes=1))
+    assert (await late_starts(engine, soon)).peak == 0, "they came before"
+    for handle in handles:
+        await handle.terminate()
+
+
+async def test_late_starts_are_logged_and_have_no_number_without_temporal(caplog: pytest.LogCaptureFixture) -> None:
+    figures = [LateStarts(requests=2, schedule_seconds=700.0, schedule="nightly", peak=300)]
 
     async def read(_now: datetime) -> LateStarts:
         if not figures:
@@ -88,5 +109,9 @@ async def test_without_temporal_the_gauges_have_no_number() -> None:
     await metrics.refresh()
     assert registry.get_sample_value("crawler_requests_without_run") == 2
     assert registry.get_sample_value("crawler_schedule_delay_seconds") == 700
+    assert registry.get_sample_value("crawler_requests_in_peak") == 300
+    late, without_run = caplog.messages
+    assert late.startswith("schedule nightly has not fired for 11 min")
+    assert without_run.startswith("2 accepted requests without a run: 300 came within ten minutes")
     await metrics.refresh()
     assert str(registry.get_sample_value("crawler_requests_without_run")) == "nan", "old numbers would look like news"

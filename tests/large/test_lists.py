@@ -18,12 +18,13 @@ from crawler_lifecycle.database.manager_schema import managers
 from crawler_lifecycle.database.migrate import upgrade
 from crawler_lifecycle.database.schema import histories
 from crawler_lifecycle.flows.model.requests import ItemFilter
-from crawler_lifecycle.flows.rules.words import FAILURES_SHOWN, HOST_PATIENCE
+from crawler_lifecycle.flows.rules.words import HOST_PATIENCE
 from crawler_lifecycle.model.flow_states import FlowState
 from crawler_lifecycle.model.manager_items import ItemState
 from crawler_lifecycle.model.records import RunFilter
 from crawler_lifecycle.model.states import ListedStatus
 from crawler_lifecycle.model.usage import UsageBy
+from crawler_lifecycle.runs.rules.outcome import FAILURES_SHOWN
 from crawler_lifecycle.runs.store.lists import MOST_OPEN, MOST_WAITING
 from tests.contracts.managers import Managed, managed
 from tests.databases import RELAXED, WITHOUT_TLS, create_database, mariadb_is_installed, missing, running_mariadb
@@ -191,6 +192,9 @@ def test_what_needs_attention(store: SqlStore, reads: Reads) -> None:
     for read in (
         partial(store.records.counts, failed),
         partial(store.records.saturated, 50),
+        partial(store.records.obstructed, 50),
+        store.records.failing_crawlers,
+        store.records.figures,
         partial(store.flow_records.awaiting_approval, limit=10),
         partial(store.flow_records.without_host, NOW - HOST_PATIENCE, limit=10),
         partial(store.flow_records.with_failed_items, NOW - FAILURES_SHOWN, limit=10),

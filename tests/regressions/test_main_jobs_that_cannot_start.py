@@ -52,7 +52,9 @@ def plan(house: House) -> RunPlan:
     return plan
 
 
-def test_it_fails_with_its_cause_and_so_does_its_run(house: House, plan: RunPlan) -> None:
+def test_it_fails_with_its_cause_and_so_does_its_run(
+    house: House, plan: RunPlan, caplog: pytest.LogCaptureFixture
+) -> None:
     stuck = Stuck(timedelta())
     first, second = looks(house, plan, stuck)
     assert (first.started, first.cause) == (False, "image_pull")
@@ -62,6 +64,10 @@ def test_it_fails_with_its_cause_and_so_does_its_run(house: House, plan: RunPlan
     assert stuck.stopped == [(0, 1)], "its job is ended by the look that gives it up"
     outcome = house.do(house.histories.update_run_status, CloseRun(run=plan.run))
     assert (outcome.status, outcome.reason) == (RunStatus.FAILED, "main_job_failed")
+    assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [
+        f"run {plan.run.run_id}: the main job cannot start: image_pull: no such image",
+        f"run {plan.run.run_id} of crawler sleepy: FAILED: the main job failed",
+    ]
 
 
 def test_it_goes_on_if_it_started_behind_the_last_look(house: House, plan: RunPlan) -> None:

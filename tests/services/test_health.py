@@ -120,6 +120,17 @@ async def test_a_stranger_learns_the_part_and_one_word(
     assert str(error) in caplog.text
 
 
+async def test_a_slow_answer_is_logged(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr("crawler_lifecycle.http.health.SLOW_SECONDS", 0.1)
+
+    async def slow() -> None:
+        await asyncio.sleep(0.2)
+
+    async with served(LONG, {"temporal": slow, "cluster": fine}) as door:
+        await asyncio.to_thread(until_it_says, door, "/readyz", 200)
+    assert caplog.messages == ["slow: temporal: an answer took 0.2 s"]
+
+
 async def test_an_event_loop_that_does_not_turn_is_not_alive() -> None:
     async with served(SHORT, {}) as door:
         await asyncio.to_thread(until_it_says, door, "/healthz", 200)

@@ -23,7 +23,6 @@ EXECUTING = "executing"  # an attempt is under way
 SILENT_HOST = "silent_host"  # the step's host is silent, and no host has taken the step over; `silent_host:MODULE`
 
 HOST_PATIENCE = timedelta(seconds=5)  # in which a healthy host takes a step; also in the page's `flow.js`
-FAILURES_SHOWN = timedelta(days=1)  # in which failures need a person's attention
 
 # reasons: why a member ended
 DEPENDENCY = "dependency"  # a dependency failed; `dependency:NAME` names it

@@ -30,7 +30,7 @@ from crawler_lifecycle.flows.ports.records import (
 from crawler_lifecycle.flows.rules import words
 from crawler_lifecycle.flows.rules.ends import as_end
 from crawler_lifecycle.flows.rules.rows import FlowRow
-from crawler_lifecycle.flows.rules.words import FAILURES_SHOWN, HOST_PATIENCE
+from crawler_lifecycle.flows.rules.words import HOST_PATIENCE
 from crawler_lifecycle.flows.store.door import uid_of
 from crawler_lifecycle.flows.store.locks import HEAD_COLUMNS, snapshot
 from crawler_lifecycle.flows.store.parts import FlowParts, member_counts
@@ -39,6 +39,7 @@ from crawler_lifecycle.flows.store.results import read_results, refuse_too_many
 from crawler_lifecycle.flows.store.rows import flow_row, members
 from crawler_lifecycle.model.flow_states import FlowIntent, FlowState, MemberKind, MemberState
 from crawler_lifecycle.model.naming import host_of
+from crawler_lifecycle.runs.rules.outcome import FAILURES_SHOWN
 
 OPEN_STATES = [state for state in FlowState if not state.is_final]
 IS_AVAILABLE = (

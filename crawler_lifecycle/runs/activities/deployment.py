@@ -3,6 +3,7 @@
 `ClaimDeployer` also serves the dispatcher: it requests the job of a claimed task and records the answer with the claim.
 """
 
+import logging
 import time
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -36,11 +37,13 @@ from crawler_lifecycle.model.states import Intent, TaskStatus
 from crawler_lifecycle.runs.activities.metrics import count_saturated
 from crawler_lifecycle.runs.model import DeploymentOutcome, MainJobStatus
 from crawler_lifecycle.runs.ports import Claim, Claims, Runs, RunState, Tasks
-from crawler_lifecycle.runs.rules.verdict import in_words, is_saturated, verdict
+from crawler_lifecycle.runs.rules.verdict import OBSTACLES, in_words, is_saturated, verdict
 
 # With these causes the scheduler service has deleted the new job. A look may still list the job for a moment, but no
 # later try can succeed.
 DELETED_AGAIN = (LABELS_REMOVED, JOB_CHANGED)
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -189,6 +192,8 @@ class DeploymentActivities:
         count_saturated(saturated, state.cluster)
         if saturated:
             message = f"{in_words(cause)}: {message}" if message else in_words(cause)
+        if cause in OBSTACLES and cause != state.waiting_cause:
+            logger.warning("run %s: the main job cannot start: %s: %s", run.run_id, cause, message)
         if (cause, message) == (state.waiting_cause, state.waiting_message):
             return since, saturated
         return self.runs.mark_waiting(run, cause, message), saturated

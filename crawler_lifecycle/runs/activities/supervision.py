@@ -1,6 +1,7 @@
 """Activities that write the run's row for its supervisor: creation, take-over, start, limit clock, and end."""
 
 import asyncio
+import logging
 from dataclasses import dataclass
 
 from temporalio import activity
@@ -12,7 +13,7 @@ from crawler_lifecycle.errors import BadInput, Conflict
 from crawler_lifecycle.model.deployment import Crawler
 from crawler_lifecycle.model.looks import uids_of
 from crawler_lifecycle.model.naming import MAIN_TASK
-from crawler_lifecycle.model.reasons import DEADLINE_EXCEEDED, MAX_DURATION
+from crawler_lifecycle.model.reasons import BY_A_STOP, DEADLINE_EXCEEDED, MAX_DURATION
 from crawler_lifecycle.model.records import RunRecord
 from crawler_lifecycle.model.requests import AcceptedRequest, RunRequest
 from crawler_lifecycle.model.run_plan import Clock, CloseRun, Counted, RunOutcome, RunPlan
@@ -28,10 +29,12 @@ from crawler_lifecycle.runs.model import (
     TakeOver,
 )
 from crawler_lifecycle.runs.ports import NewRun, Runs, SupervisorExecution, Tasks
-from crawler_lifecycle.runs.rules.outcome import outcome
+from crawler_lifecycle.runs.rules.outcome import in_a_sentence, outcome
 from crawler_lifecycle.runs.rules.plan import NO_ABILITIES, Abilities, RunLimits, plan_of, planned, with_memory
 
 WORKFLOW_PROPERTY = "workflow_id"  # name of the property in the database
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -87,6 +90,9 @@ class HistoryActivities:
         allowed = run.request.allowed_failures
         status, reason = outcome(run.tasks, run.intent, allowed, main_status, gave_up, out_of_time=out_of_time)
         closed = self.runs.close(step.run, status, reason)
+        if closed.status is RunStatus.FAILED and closed.reason not in BY_A_STOP:
+            ended = in_a_sentence(closed.status, closed.reason or reason)
+            logger.warning("run %s of crawler %s: %s", closed.run_id, closed.crawler, ended)
         self.nudges.tell(closed.request.flow)
         return RunOutcome(
             run_id=closed.run_id,

@@ -32,7 +32,7 @@ from crawler_lifecycle.model.records import (
 )
 from crawler_lifecycle.model.states import ExportKind, ExportState, TaskStatus
 from crawler_lifecycle.model.usage import Usage, UsageBy
-from crawler_lifecycle.runs.ports import FoundRuns, RunStore, SaturatedRuns
+from crawler_lifecycle.runs.ports import FoundRuns, RunStore, WaitingRuns
 
 POLL_PAUSE = 0.3  # seconds between two reads of a watched run
 USAGE_PERIOD = timedelta(days=30)
@@ -103,7 +103,7 @@ class RunReader:
         until = until or datetime.now(UTC)
         return self._context.store.records.usage(by, since or until - USAGE_PERIOD, until)
 
-    def saturated(self, limit: int) -> SaturatedRuns:
+    def saturated(self, limit: int) -> WaitingRuns:
         """Return the open runs that have waited for room in the cluster for long."""
         return self._context.store.records.saturated(limit)
 

@@ -17,7 +17,7 @@ from crawler_lifecycle.model.reasons import ADMISSION, PAUSED
 from crawler_lifecycle.runs.ports import RunFigures
 
 REFRESH_SECONDS = 15.0  # the figures of runs are read at most once in this time
-NONE = RunFigures({}, None, None, None, 0, None, 0)  # before the first read
+NONE = RunFigures({}, None, None, None, 0, None, 0, {}, 0)  # before the first read
 
 
 class LineMetrics(FigureGauges[Sequence[LimitRecord]]):
@@ -51,9 +51,20 @@ def _gauges_of_runs(figures: RunFigures) -> list[Metric]:
     open_runs = GaugeMetricFamily("crawler_runs_open", "Open runs, by status", labels=["status"])
     for status, count in figures.open.items():
         open_runs.add_metric([status], count)
+    obstructed = GaugeMetricFamily(
+        "crawler_runs_obstructed", "Open runs whose main job is kept from its start, by cause", labels=["cause"]
+    )
+    for cause, count in figures.obstructed.items():
+        obstructed.add_metric([cause], count)
     pending = "crawler_exports_pending"
     return [
         open_runs,
+        obstructed,
+        GaugeMetricFamily(
+            "crawler_crawlers_failing",
+            "Crawlers whose last three ends failed, with a failed run of the last day",
+            value=figures.failing_crawlers,
+        ),
         _age(
             "crawler_oldest_in_line_seconds", "Age of the oldest run in line that is not paused", figures.queued_since
         ),

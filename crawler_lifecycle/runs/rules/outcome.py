@@ -5,6 +5,7 @@ Command line, page, API and closing notice show the same sentence.
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
 
 from crawler_lifecycle.base.words import counted, span
 from crawler_lifecycle.model import reasons
@@ -17,6 +18,8 @@ STOPS = ("stop", FORCE_STOP)  # events in a run's timeline
 REOPENED = "reopened"
 FAILURES = (TaskStatus.FAILED, TaskStatus.LOST)
 MAIN_JOB_ENDED = ("main_job_failed", "main_job_lost")
+IN_A_ROW = 3  # failed ends after which a crawler counts as failing
+FAILURES_SHOWN = timedelta(days=1)  # in which failures need a person's attention
 LONGEST_LINE = 200  # characters in a log line or message
 LONGEST_TEXT = 600  # characters in the sentence: a notice with the sentence has to fit into a database column
 TERMINAL_CODES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")  # colours and cursor movements in a log

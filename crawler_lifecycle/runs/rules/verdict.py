@@ -12,15 +12,22 @@ from datetime import datetime, timedelta
 
 from crawler_lifecycle.model.looks import JobKey, JobLook, JobPhase, Look, OutcomeFacts, TaskRow
 from crawler_lifecycle.model.reasons import (
+    CANNOT_START,
     CAPACITY,
+    CONTAINER_CONFIG,
+    CRASH_LOOP,
+    IMAGE_PULL,
     NOT_CONSIDERED,
     ORPHAN_PODS,
     POD_CREATE_REJECTED,
     POD_OVERDUE,
+    POD_SANDBOX,
     POD_TERMINATING,
     QUOTA,
+    RESOURCE_CLAIM,
     RESULT_UNKNOWN,
     UNSCHEDULABLE,
+    VOLUME,
 )
 from crawler_lifecycle.model.retries import Retries
 from crawler_lifecycle.model.states import Intent, TaskStatus
@@ -42,6 +49,18 @@ PATIENCE = timedelta(minutes=5)  # a shorter wait for room is usual
 # causes of a wait for room or for a node
 FULL = frozenset({CAPACITY, QUOTA, UNSCHEDULABLE, NOT_CONSIDERED})
 WITHOUT_NODE = (UNSCHEDULABLE, NOT_CONSIDERED)  # a lack of room is a possible reason, among further reasons
+# causes that keep a job with room from its start, mostly until a person removes the obstacle
+OBSTACLES = frozenset({
+    IMAGE_PULL,
+    CONTAINER_CONFIG,
+    CANNOT_START,
+    CRASH_LOOP,
+    VOLUME,
+    POD_SANDBOX,
+    RESOURCE_CLAIM,
+    POD_CREATE_REJECTED,
+})  # fmt: skip
+OBSTACLE_PATIENCE = timedelta(minutes=1)  # a volume may come, and a registry answer, at the next try
 # RUNNING is here because a preempted task keeps this status while the task waits for room for its next pod
 WAITING = (TaskStatus.QUEUED, TaskStatus.DEPLOYING, TaskStatus.PENDING, TaskStatus.RUNNING)
 LOOKS_TO_CONFIRM_ABSENCE = 2  # a single wrong list must not make a task LOST

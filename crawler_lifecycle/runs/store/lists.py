@@ -1,7 +1,7 @@
 """People's lists: runs and their counts, crawlers with their latest runs, and a run's tasks."""
 
-from collections import defaultdict
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from functools import cache
 from typing import Any
@@ -25,8 +25,8 @@ from crawler_lifecycle.database.transactions import OPEN_STATUSES
 from crawler_lifecycle.database.types import TimeBetween, UtcDateTime
 from crawler_lifecycle.model.records import CrawlerRuns, RunCounts, RunEnd, RunFilter, RunSummary, TaskOrder
 from crawler_lifecycle.model.states import ListedStatus, RunStatus, TaskStatus
-from crawler_lifecycle.runs.ports import FoundRuns, SaturatedRuns
-from crawler_lifecycle.runs.rules.verdict import FULL, PATIENCE
+from crawler_lifecycle.runs.ports import FoundRuns, WaitingRuns
+from crawler_lifecycle.runs.rules.outcome import IN_A_ROW
 from crawler_lifecycle.runs.store.choosing import LISTED_STATUS, Candidates, Choice
 from crawler_lifecycle.runs.store.reading import SUMMARY_COLUMNS, run_summary, task_counts, with_explanations
 
@@ -123,22 +123,23 @@ def _listed(status: RunStatus, chosen: RunFilter) -> list[ListedStatus]:
     return [status for status in listed if not chosen.listed or status in chosen.listed]
 
 
-def saturated_runs(connection: Connection, limit: int, now: datetime) -> SaturatedRuns:
-    """Return the installation's open runs that have waited for room for long, the longest wait first.
+def waiting_runs(connection: Connection, causes: Collection[str], limit: int, before: datetime) -> WaitingRuns:
+    """Return the installation's open runs that have waited for one of the causes since `before`, longest wait first.
 
     A run that has started gets such a cause only after its tasks have waited for long.
     """
-    saturated, has_more = list[tuple[datetime, int]](), False
-    for cause in sorted(FULL):
+    waiting, by_cause, has_more = list[tuple[datetime, int]](), Counter[str](), False
+    for cause in sorted(causes):
         rows = connection.execute(WAITING_FOR, {"of_cause": cause}).all()
         has_more |= len(rows) == MOST_WAITING
-        lasting = (row for row in rows if row.is_processing or row.waiting_since <= now - PATIENCE)
-        saturated += [(row.waiting_since, row.id) for row in lasting if row.is_own]
-    run_ids = [run_id for _, run_id in sorted(saturated)[:limit]]
+        lasting = [row for row in rows if row.is_own and (row.is_processing or row.waiting_since <= before)]
+        waiting += [(row.waiting_since, row.id) for row in lasting]
+        by_cause[cause] += len(lasting)
+    run_ids = [run_id for _, run_id in sorted(waiting)[:limit]]
     rows = connection.execute(select(*SUMMARY_COLUMNS).where(runs.id.in_(run_ids))).all()
     by_id, tasks = {row.id: row for row in rows}, task_counts(connection, run_ids)
     longest = [run_summary(by_id[run_id], tasks[run_id]) for run_id in run_ids if run_id in by_id]
-    return SaturatedRuns(len(saturated), longest, has_more)
+    return WaitingRuns(by_cause, longest, has_more)
 
 
 def count_open(connection: Connection) -> int | None:
@@ -171,6 +172,18 @@ def runs_by_crawler(connection: Connection, crawlers: Sequence[str]) -> list[Cra
         )
         for name in crawlers
     ]
+
+
+def failing_crawlers(connection: Connection, since: datetime) -> list[CrawlerRuns]:
+    """Return the crawlers whose last ends failed, one of them in a run created since then; stopped runs do not count.
+
+    Crawlers without a failure among the newest candidates are left out.
+    """
+    choice = Choice(connection, RunFilter(listed=(ListedStatus.FAILED,), since=since, flows=True))
+    names = connection.scalars(_among(select(runs.crawler).distinct(), choice, choice.candidates().run_ids)).all()
+    failing = [ListedStatus.FAILED] * IN_A_ROW
+    crawlers = runs_by_crawler(connection, sorted(names))
+    return [crawler for crawler in crawlers if [end.status for end in crawler.ends[:IN_A_ROW]] == failing]
 
 
 @cache

@@ -37,17 +37,20 @@ from crawler_lifecycle.model.records import (
 )
 from crawler_lifecycle.model.states import ExportKind, ExportState, TaskStatus
 from crawler_lifecycle.model.usage import Usage, UsageBy
-from crawler_lifecycle.runs.ports import FoundRuns, OccurrenceRun, RunFigures, SaturatedRuns
+from crawler_lifecycle.runs.ports import FoundRuns, OccurrenceRun, RunFigures, WaitingRuns
+from crawler_lifecycle.runs.rules.outcome import FAILURES_SHOWN
+from crawler_lifecycle.runs.rules.verdict import FULL, OBSTACLE_PATIENCE, OBSTACLES, PATIENCE
 from crawler_lifecycle.runs.store.exports import notices_of
 from crawler_lifecycle.runs.store.lists import (
     count_open,
     counts_of_runs,
+    failing_crawlers,
     found_runs,
     page_of_runs,
     page_of_tasks,
     runs_by_crawler,
-    saturated_runs,
     summaries_of,
+    waiting_runs,
 )
 from crawler_lifecycle.runs.store.reading import (
     export_record,
@@ -74,7 +77,7 @@ NO_WRITES = "no_writes"
 KIND_ORDER = [str(kind) for kind in ExportKind]  # an end's event comes before the archive
 
 
-def run_figures(connection: Connection) -> RunFigures:
+def run_figures(connection: Connection, now: datetime) -> RunFigures:
     counts = {row.status: row.number for row in connection.execute(BY_STATUS)}
     looked_at, look_due_at = connection.execute(LOOKS).one()
     pending_exports, pending_since = connection.execute(EXPORTS).one()
@@ -86,6 +89,8 @@ def run_figures(connection: Connection) -> RunFigures:
         pending_exports=pending_exports,
         export_pending_since=pending_since,
         failed_exports=connection.scalar(FAILED_EXPORTS) or 0,
+        obstructed=waiting_runs(connection, OBSTACLES, 0, now - OBSTACLE_PATIENCE).by_cause,
+        failing_crawlers=len(failing_crawlers(connection, now - FAILURES_SHOWN)),
     )
 
 
@@ -136,8 +141,16 @@ class RunRecords(OnDatabase):
         return usage_of(connection, by, since, until)
 
     @reading
-    def saturated(self, connection: Connection, limit: int) -> SaturatedRuns:
-        return saturated_runs(connection, limit, self._db.clock())
+    def saturated(self, connection: Connection, limit: int) -> WaitingRuns:
+        return waiting_runs(connection, FULL, limit, self._db.clock() - PATIENCE)
+
+    @reading
+    def obstructed(self, connection: Connection, limit: int) -> WaitingRuns:
+        return waiting_runs(connection, OBSTACLES, limit, self._db.clock() - OBSTACLE_PATIENCE)
+
+    @reading
+    def failing_crawlers(self, connection: Connection) -> list[CrawlerRuns]:
+        return failing_crawlers(connection, self._db.clock() - FAILURES_SHOWN)
 
     @reading
     def count_open(self, connection: Connection) -> int | None:
@@ -238,7 +251,7 @@ class LiveChanges(OnDatabase):
 
     @reading
     def figures(self, connection: Connection) -> RunFigures:
-        return run_figures(connection)
+        return run_figures(connection, self._db.clock())
 
     @reading
     def notices_of(self, connection: Connection, run_ids: Sequence[int]) -> list[Notice]:

@@ -279,7 +279,7 @@ def _trouble_after_start(pod: Pod) -> str | None:
     if state.terminated is not None and not pods.main_may_restart(pod):
         return reasons.SIDECAR_HANGING
     if state.waiting is not None and state.waiting.reason == "CrashLoopBackOff":
-        return waiting.CRASH_LOOP
+        return reasons.CRASH_LOOP
     if pods.is_out_of_sight(pod):
         return NODE_UNREACHABLE
     if pods.phase(pod) == pods.PENDING and pods.waiting_beside_main(pod):

@@ -23,8 +23,6 @@ from crawler_lifecycle.model.looks import LONGEST_MESSAGE
 
 NOT_SYNCED = "not_synced"  # the Job controller has not seen the Job yet
 SCHEDULED = "scheduled"  # the pod has a node, and no container says why it waits
-CANNOT_START = "cannot_start"
-CRASH_LOOP = "crash_loop"
 INVALID_IMAGE_NAME = "invalid_image_name"
 CAUSE_BY_WAITING_REASON = {  # by the reason of a waiting container
     # the kubelet alternates between trying (ErrImagePull) and pausing (ImagePullBackOff): the cause must stay the same
@@ -36,12 +34,12 @@ CAUSE_BY_WAITING_REASON = {  # by the reason of a waiting container
     "RegistryUnavailable": reasons.IMAGE_PULL,
     "SignatureValidationFailed": reasons.IMAGE_PULL,
     "CreateContainerConfigError": reasons.CONTAINER_CONFIG,
-    "CreateContainerError": CANNOT_START,
-    "RunContainerError": CANNOT_START,
-    "CrashLoopBackOff": CRASH_LOOP,
+    "CreateContainerError": reasons.CANNOT_START,
+    "RunContainerError": reasons.CANNOT_START,
+    "CrashLoopBackOff": reasons.CRASH_LOOP,
 }
 # the cluster retries indefinitely, and mostly only a person can remove the obstacle: the task is given up in the end
-HOPELESS_CAUSES = (reasons.IMAGE_PULL, reasons.CONTAINER_CONFIG, CANNOT_START, CRASH_LOOP)
+HOPELESS_CAUSES = (reasons.IMAGE_PULL, reasons.CONTAINER_CONFIG, reasons.CANNOT_START, reasons.CRASH_LOOP)
 FAILED_CREATE = "FailedCreate"  # an event of the Job controller: it could not create a pod
 QUOTA_WORDS = ("exceeded quota", "status unknown for quota", "insufficient quota", "resourcequotas")  # in messages
 EMPTY_REASONS = ("ContainerCreating", "PodInitializing")  # waiting containers give these reasons without any obstacle
