@@ -5,6 +5,7 @@
 
 import asyncio
 import os
+import re
 import socket
 import time
 from collections.abc import AsyncIterator, Mapping
@@ -42,6 +43,8 @@ CONNECT_SECONDS = 40.0  # limit for a silent server; in all other cases the SDK 
 # CANCELLED, which the SDK raises if the answer did not come in time.
 PERMANENT = (RPCStatusCode.INVALID_ARGUMENT, RPCStatusCode.ALREADY_EXISTS, RPCStatusCode.FAILED_PRECONDITION)
 FORBIDDEN = (RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNAUTHENTICATED)
+# the same two in the text of the SDK's error during the connection
+REFUSAL = re.compile(r'code: (?:PermissionDenied|Unauthenticated), message: "([^"]*)"')
 
 
 def identity_for(installation: str) -> str:
@@ -55,15 +58,22 @@ async def translated(address: str) -> AsyncIterator[None]:
     try:
         yield
     except RPCError as error:
+        if error.status in FORBIDDEN:
+            raise _refused(address, error.message) from error
         raise _error_class(error)(f"Temporal at {address}: {error.message}") from error
 
 
+def _refused(address: str, words: str) -> NotReady:
+    return NotReady(
+        f"Temporal at {address} refuses us ({words}): check TEMPORAL_API_KEY or the client certificate, and their "
+        "rights in the namespace"
+    )
+
+
 def _error_class(error: RPCError) -> type[LifecycleError]:
-    """Return our class for the error. NotReady: an operator has to mend the namespace or the credentials."""
+    """Return our class for the error. NotReady: an operator has to mend the namespace."""
     if error.status is RPCStatusCode.NOT_FOUND:
         return NotReady if _is_namespace_unknown(error) else NotFound
-    if error.status in FORBIDDEN:
-        return NotReady
     return PermanentError if error.status in PERMANENT else TemporaryError
 
 
@@ -211,6 +221,8 @@ class TemporalConnection:
             async with asyncio.timeout(CONNECT_SECONDS):
                 return await Client.connect(**options, data_converter=lifecycle_data_converter, runtime=runtime)
         except (RuntimeError, TimeoutError) as error:  # the SDK raises RuntimeError when no server answers
+            if refusal := REFUSAL.search(str(error)):
+                raise _refused(self.address, refusal[1]) from error
             raise TemporaryError(
                 f"Temporal does not answer at {self.address}: start the stack with `crawlctl up`, "
                 "or set TEMPORAL_ADDRESS to the server's address"
