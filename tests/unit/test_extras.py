@@ -67,6 +67,20 @@ def test_a_module_names_the_missing_extra(module: str) -> None:
     assert done.stderr.splitlines()[-1].endswith("is not installed: pip install 'crawler-lifecycle[server]'")
 
 
+@pytest.mark.parametrize(
+    "test", ["from crawler_lifecycle.testing import Play\n", "def test_on_a_stack(flows):\n    pass\n"]
+)
+def test_tests_of_flows_name_the_missing_extra_in_one_line(test: str, tmp_path: Path) -> None:
+    """pytest showed a traceback through the service's modules."""
+    (tmp_path / "test_flows.py").write_text(test)
+    plugins = ["-p", "crawler_lifecycle.pytest_flows", "-p", "no:cacheprovider"]
+    arguments = ["-q", "-c", "/dev/null", "--rootdir", str(tmp_path), *plugins, str(tmp_path)]
+    done = without_extras(f"import pytest\nsys.exit(pytest.main({arguments!r}))")
+    (line, *_) = [line for line in done.stdout.splitlines() if "crawler-lifecycle" in line]
+    assert re.fullmatch(r"\w+ is not installed: pip install 'crawler-lifecycle\[server\]'", line)
+    assert "extras.py" not in done.stdout
+
+
 def test_a_process_names_the_missing_extra_in_one_line() -> None:
     done = without_extras("sys.argv[0] = '-m'\nimport workers.lifecycle")
     assert done.returncode == 1
