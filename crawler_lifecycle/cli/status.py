@@ -7,55 +7,56 @@ import click
 
 from crawler_lifecycle.base.words import counted
 from crawler_lifecycle.console.common import open_connection, print_answer, standard_options
-from crawler_lifecycle.console.words import rfc3339, waiting_words
 from crawler_lifecycle.limits.cli import pause_words
 from crawler_lifecycle.model.answers import InstallationView
 from crawler_lifecycle.runs.model import Attention, RequestsInNeed
 
 FLOWS = "flow list --attention"
-MOST_STUCK = 5  # runs without capacity, shown one by one
+MOST_STUCK = 5  # runs without capacity that are named
+Need = tuple[str, str]  # what is there, or an empty text, and the command for more
 
 
 def status_lines(installation: InstallationView, attention: Attention) -> Iterator[str]:
     limits = installation.limits
     in_cluster = f"{_of(limits.tasks_in_cluster, limits.tasks)} in the cluster"
     places = f", {installation.places.taken} of {installation.places.total} places taken" if installation.places else ""
+    stuck = ", ".join(str(run.run_id) for run in installation.saturated[:MOST_STUCK])
+    more_stuck = f"{' or more' if attention.more_saturated_runs else ''} without capacity for over 5 min: {stuck}"
+    more_failed = " or more in 24 hours" if attention.more_failed_runs else " in 24 hours"
     pause = f": installation, {pause_words(limits)}" if limits.paused_at else ""
     yield f"installation {installation.installation}"
-    yield _line("open", counted(installation.open_runs, "run"), "list --flows")
-    yield _line("running", f"{_of(limits.runs_begun, limits.runs)}, tasks: {in_cluster}{places}")
-    yield _need("waiting", installation.runs_in_line, "run", " for a permit", "limits")
-    stuck = f"{' or more' if attention.more_saturated_runs else ''} without capacity for over 5 min"
-    yield _need("stuck", attention.saturated_runs, "run", stuck)
-    for run in installation.saturated[:MOST_STUCK]:
-        cause = waiting_words(run.waiting_cause) if run.waiting_cause else "waits"
-        yield f"    run {run.run_id}  {run.crawler}  {cause}, since {rfc3339(run.waiting_since)}"
-    more = " or more in 24 hours" if attention.more_failed_runs else " in 24 hours"
-    yield _need("failed", attention.failed_runs, "run", more, "list --status failed --flows")
-    yield _need("failed items", attention.with_failed_items.total, "flow", " in 24 hours", FLOWS)
-    yield _need("approvals", attention.awaiting_approval.total, "flow", " awaiting a decision", FLOWS)
-    yield _need("without host", attention.without_host.total, "flow", "", FLOWS)
-    if attention.without_run is None:
-        yield _line("without run", "unknown: Temporal does not answer", "doctor")
-    else:
-        yield _need("without run", attention.without_run.total, "request", _workflows(attention.without_run), "doctor")
-    yield _need("findings", attention.open_findings, "open finding", command="audit")
-    if attention.audit_problem:
-        yield _line("audits", attention.audit_problem)
-    yield _need("paused", attention.pauses, "scope", pause, "limits")
+    yield _line("open", (counted(installation.open_runs, "run"), "list --flows"))
+    yield _line("running", (f"{_of(limits.runs_begun, limits.runs)}, tasks: {in_cluster}{places}", ""))
+    yield _line("waiting", _need(installation.runs_in_line, "run", " for a permit", "limits"))
+    yield _line("stuck", _need(attention.saturated_runs, "run", more_stuck, "show RUN"))
+    yield _line(
+        "failed",
+        _need(attention.failed_runs, "run", more_failed, "list --status failed --flows"),
+        _need(attention.with_failed_items.total, "flow", " with failed items", FLOWS),
+    )
+    yield _line("approvals", _need(attention.awaiting_approval.total, "flow", " awaiting a decision", FLOWS))
+    without_host = _need(attention.without_host.total, "flow", " without a host", FLOWS)
+    yield _line("not begun", without_host, _without_run(attention.without_run))
+    problem = (attention.audit_problem or "", "")
+    yield _line("findings", _need(attention.open_findings, "open finding", "", "audit"), problem)
+    yield _line("paused", _need(attention.pauses, "scope", pause, "limits"))
 
 
-def _need(name: str, number: int, noun: str, more: str = "", command: str = "") -> str:
-    return _line(name, counted(number, noun) + more, command) if number else _line(name, "-")
+def _without_run(requests: RequestsInNeed | None) -> Need:
+    if requests is None:
+        return "Temporal does not answer, so requests without a run are unknown", "doctor"
+    return _need(requests.total, "request", f" without a run: {', '.join(requests.workflows)}", "doctor")
 
 
-def _workflows(requests: RequestsInNeed) -> str:
-    return f": {', '.join(requests.workflows)}"
+def _need(number: int, noun: str, more: str, command: str) -> Need:
+    return (counted(number, noun) + more, command) if number else ("", "")
 
 
-def _line(name: str, text: str, command: str = "") -> str:
-    hint = f"  (crawlctl {command})" if command else ""
-    return f"  {name:13} {text}{hint}"
+def _line(name: str, *needs: Need) -> str:
+    texts = [text for text, _ in needs if text]
+    commands = [f"crawlctl {command}" for text, command in needs if text and command]
+    hint = f"  ({'; '.join(commands)})" if commands else ""
+    return f"  {name:10} {', '.join(texts) or '-'}{hint}"
 
 
 def _of(number: int, cap: int | None) -> str:
