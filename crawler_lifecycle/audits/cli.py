@@ -9,7 +9,7 @@ import click
 from crawler_lifecycle.console.common import open_connection, print_answer, standard_options, user_name
 from crawler_lifecycle.console.failures import DISAGREES, NOT_READY, OK
 from crawler_lifecycle.errors import NotReady
-from crawler_lifecycle.model.audits import AuditOverview, AuditRecord, AuditReport, Finding, FindingKind, PartReport
+from crawler_lifecycle.model.audits import AuditRecord, AuditReport, AuditView, Finding, FindingKind, PartReport
 from crawler_lifecycle.runs.cli.details_lines import finding_lines, run_prefix, time_text
 
 if TYPE_CHECKING:
@@ -17,17 +17,19 @@ if TYPE_CHECKING:
     from crawler_lifecycle.model.audits import AuditReport
 
 
-def overview_lines(overview: AuditOverview) -> Iterator[str]:
-    """Yield the lines for the last recorded audit, its parts, and the findings."""
-    yield f"last complete audit  {time_text(overview.last_complete_at)}"
-    if overview.audits:
-        last_audit = overview.audits[0]
+def overview_lines(view: AuditView) -> Iterator[str]:
+    """Yield the lines for the last recorded audit, its parts, the next audit, and the findings."""
+    yield f"last complete audit  {time_text(view.last_complete_at)}"
+    if view.next_due:
+        yield f"next audit           {time_text(view.next_due)}"
+    if view.audits:
+        last_audit = view.audits[0]
         yield f"last audit           {_audit_text(last_audit)}"
         yield from (f"  {name}: {_part_text(part)}" for name, part in last_audit.parts.items())
     yield ""
     yield click.style("Disagreements", bold=True)
-    yield f"  {_counts(overview.open)}"
-    for finding in overview.findings:
+    yield f"  {_counts(view.open)}"
+    for finding in view.findings:
         yield from (f"  {line}" for line in finding_lines(finding))
 
 
@@ -118,8 +120,6 @@ def _show(audits: "ApiAudits", *, as_json: bool) -> int:
     print_answer(view, overview_lines, as_json=as_json)
     if view.problem is not None:
         raise NotReady(view.problem)
-    if view.first_due is not None:
-        click.echo(view.first_due, err=as_json)
     return DISAGREES if any(view.open.values()) else OK
 
 

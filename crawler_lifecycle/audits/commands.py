@@ -105,12 +105,9 @@ class AuditCommands:
         return self._context.store.findings.overview(audits=audits, findings=findings)
 
     async def view(self, *, findings: int = 100) -> AuditView:
-        """Return the overview, and whether the audits are in time."""
-        overview = dict(await self._context.calls.run(self.overview, findings=findings))
-        try:
-            return AuditView(**overview, first_due=await self.check_punctuality(AuditOverview(**overview)))
-        except LifecycleError as error:
-            return AuditView(**overview, problem=error.message)
+        """Return the overview, whether the audits are in time, and when the next audit is due."""
+        overview = await self._context.calls.run(self.overview, findings=findings)
+        return AuditView(**dict(overview), problem=await self._problem(overview), next_due=await self._next_due())
 
     async def start(self, request: AuditRequest) -> AuditStarted:
         """Start an audit and do not wait for its report.
@@ -148,28 +145,32 @@ class AuditCommands:
         last_audit = f"the last complete one at {utc_text(completed_at)}" if completed_at else _next("first", schedule)
         return f"every {period} s, {last_audit}, {sum(overview.open.values())} findings open"
 
-    async def check_punctuality(self, overview: AuditOverview) -> str | None:
-        """Return when the first audit is due, if no audit was made yet. NotReady if no audit was complete lately.
-
-        None: the last audit was in time, or the scheduled audits are switched off.
-        """
+    async def check_punctuality(self, overview: AuditOverview) -> None:
+        """Raise NotReady if no audit was complete lately, or if the schedule of the first audit does not work."""
         period, completed_at = self._context.installation.settings.audit.every_seconds, overview.last_complete_at
         if not period:
-            return None
+            return
         if completed_at is None and any(audit.finished_at for audit in overview.audits):
             raise NotReady("no audit was complete yet: the lines of its parts say why")
         if completed_at is None:
-            return await self.check_before_the_first()
-        if datetime.now(UTC) - completed_at > PERIODS_UNTIL_LATE * timedelta(seconds=period):
+            schedule = await self._working_schedule(period)
+            _refuse_late(schedule.info.created_at, schedule, period)
+        elif datetime.now(UTC) - completed_at > PERIODS_UNTIL_LATE * timedelta(seconds=period):
             raise NotReady("no audit was complete lately: `crawlctl doctor` says whether a worker runs")
+
+    async def _problem(self, overview: AuditOverview) -> str | None:
+        try:
+            await self.check_punctuality(overview)
+        except LifecycleError as error:
+            return error.message
         return None
 
-    async def check_before_the_first(self) -> str:
-        """Return when the first audit is due, in words. NotReady if the schedule does not work, with the remedy."""
+    async def _next_due(self) -> datetime | None:
         period = self._context.installation.settings.audit.every_seconds
-        schedule = await self._working_schedule(period)
-        _refuse_late(schedule.info.created_at, schedule, period)
-        return f"no audit was made yet, {_next('first', schedule)}"
+        try:
+            return _due(await self._working_schedule(period)) if period else None
+        except LifecycleError:  # the overview is worth more than the time
+            return None
 
     async def _working_schedule(self, period: int) -> ScheduleDescription:
         """Return the schedule. NotReady if the schedule does not exist or is paused."""
@@ -200,7 +201,11 @@ def _refuse_late(since: datetime, schedule: ScheduleDescription, period: int) ->
         )
 
 
+def _due(schedule: ScheduleDescription) -> datetime | None:
+    return next(iter(schedule.info.next_action_times), None)
+
+
 def _next(number: str, schedule: ScheduleDescription) -> str:
     """Return when the schedule starts its next audit; `number` is `first` or `next`."""
-    due = next(iter(schedule.info.next_action_times), None)
+    due = _due(schedule)
     return f"the {number} one is due {f'at {utc_text(due)}' if due else 'soon'}"

@@ -36,9 +36,12 @@ class LimitCommands:
     def __init__(self, context: ControlContext[LimitStore]) -> None:
         self._context = context
 
-    def all(self) -> Sequence[LimitRecord]:
-        """Return the limits and pauses of all scopes with the present use. The installation comes first."""
-        return self._context.store.limits.all()
+    def all(self, also: str | None = None) -> Sequence[LimitRecord]:
+        """Return the limits and pauses of all scopes with the present use. The installation comes first.
+
+        `also`: a scope that is returned even without limits.
+        """
+        return self._context.store.limits.all(also)
 
     def change(self, request: LimitChange) -> Sequence[LimitRecord]:
         """Write the values that the request names. BadInput for a request without a value, or for an unknown name."""

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Protocol
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter, Depends, Query
 from pydantic import Field
 
 from crawler_lifecycle.base.base import Message
@@ -27,9 +27,12 @@ class LimitList(Message):
 
 
 @router.get("/limits", dependencies=READING)
-def list_limits(api: CurrentApi) -> LimitList:
-    """Return the limits and pauses of all scopes, with the present use."""
-    return LimitList(limits=list(api.control.limits.all()))
+def list_limits(api: CurrentApi, also: Annotated[ScopeName, Query()]) -> LimitList:
+    """Return the limits and pauses of all scopes, with the present use.
+
+    A crawler or label that is named has its use in the answer even without limits.
+    """
+    return LimitList(limits=list(api.control.limits.all(also.scope)))
 
 
 @router.put(

@@ -10,8 +10,11 @@ from crawler_lifecycle.model.limits import LimitRecord
 class Limits(Protocol):
     """The recorded limits. A scope is a text as in `model.limits`."""
 
-    def all(self) -> list[LimitRecord]:
-        """Return the limits of every scope that has limits or a pause, with their use; the installation comes first."""
+    def all(self, also: str | None = None) -> list[LimitRecord]:
+        """Return the limits of every scope that has limits or a pause, with their use; the installation comes first.
+
+        `also`: a scope that is returned even without limits, for its use.
+        """
 
     def pauses(self) -> int:
         """Count the paused scopes."""

@@ -211,7 +211,9 @@ class AuditOverview(Message):
 
 
 class AuditView(AuditOverview):
-    """The last audits, and whether they are in time."""
+    """The last audits, whether they are in time, and when the next audit is due."""
 
-    first_due: str | None = Field(default=None, description="in words when the first audit is due, before any audit")
+    next_due: datetime | None = Field(
+        default=None, description="time of the next scheduled audit; none: no schedule is active, or it cannot be read"
+    )
     problem: str | None = Field(default=None, description="why no audit was complete lately, or cannot be known")

@@ -134,12 +134,14 @@ async def test_limits_are_set_and_taken_away(page: Page, desk: Desk) -> None:
     await show_limits(page)
     await page.click("main button", "Set a limit")
     await page.until("document.querySelector('dialog[open]')")
-    await fill(page, name="tenant:acme", weight="3", runs="0")
+    await fill(page, scope="label:tenant:acme", weight="3", runs="0")
     await page.press("Enter")
-    await page.until_text("runs: expected at least 1, not 0")
+    beside = "document.querySelector('#limit-%s').closest('.field').innerText"
+    await page.until(f"{beside % 'runs'}.includes('expected at least 1, not 0')")
     await fill(page, runs="1234")
     await page.press("Enter")
-    await page.until_text("no run or limit has the label 'tenant:acme'")
+    await page.until(f"{beside % 'scope'}.includes(\"no run or limit has the label 'tenant:acme'\")")
+    assert "allow_unknown" not in await page.text()
     await page.evaluate("document.querySelector('[name=allow_unknown]').click()")
     await page.evaluate("document.querySelector('#limit-runs').focus()")
     await page.press("Enter")
@@ -177,18 +179,18 @@ async def test_a_scope_is_paused_and_resumed(page: Page, desk: Desk, tmp_path: P
 
 
 async def test_the_installation_is_paused_only_by_its_name(page: Page, desk: Desk) -> None:
-    """A field for a label that is left empty must not mean everything."""
+    """A scope that is left empty or cut short must not mean everything."""
     await show_limits(page)
     await page.evaluate(
         "[...document.querySelectorAll('.tools button')].find((it) => it.textContent === 'Pause').click()"
     )
     await page.until_text("Pause a scope")
-    await fill(page, reason="moved")
-    await page.press("Enter")
-    await page.until("document.querySelector('dialog[open] :invalid')")
+    for scope in ("", "label", "label:"):
+        await fill(page, scope=scope, reason="moved")
+        await page.press("Enter")
+        await page.until("document.querySelector('dialog[open] :invalid')")
     assert desk.limits()["installation"].paused_at is None
-    choose = "document.querySelector('#limit-kind').value = 'installation'"
-    await page.evaluate(f"{choose}, document.querySelector('#limit-kind').dispatchEvent(new Event('change'))")
+    await fill(page, scope="installation")
     await page.click("dialog button", "Pause")
     await page.until("!document.querySelector('dialog')")
     assert desk.limits()["installation"].paused_reason == "moved"
@@ -220,6 +222,33 @@ async def test_a_reopened_run_in_line_shows_its_scope_and_place(page: Page, desk
         "Queued: crawler toys is paused: wrong prices, place 1 of 1, since",
     )
     assert "Child tasks are held" not in await page.evaluate("document.querySelector('main').innerText")
+
+
+async def test_dialogs_say_what_a_change_does_now(page: Page, desk: Desk) -> None:
+    """The dialogs said neither the present use of a scope, nor what a lower limit or a pause does to it."""
+    use = next(record for record in desk.store.limits.all("crawler:books") if record.scope == "crawler:books")
+    begun, queued = f"{use.runs_begun} run now", f"{desk.limits()[SITE].runs_held} runs queued for it."
+    await show_limits(page)
+    await press_in_row(page, SITE, "Change")
+    await page.until_text(
+        f"{begun}. Nothing is stopped: 1 must end before the next starts.", "1 task now, no limit.", queued
+    )
+    await fill(page, runs="3")
+    await page.until_text(f"{begun}, room for 2 more.")
+    await page.press("Escape")
+    await press_in_row(page, SITE, "Pause")
+    await page.until_text(f"{begun}, with 1 task in the cluster. They continue; nothing more is deployed.", queued)
+    await page.press("Escape")
+    await page.click("main button", "Set a limit")
+    weight = "document.querySelector('#limit-weight')?.checkVisibility()"
+    await fill(page, scope=SITE, runs="3")
+    await page.until_text(f"{begun}, room for 2 more.")
+    await page.until(f"{weight} === true")
+    await fill(page, scope="crawler:books", runs="")
+    await page.until_text(f"{begun}, no limit.")
+    await page.until(f"{weight} === false")
+    await page.press("Escape")
+    await page.until("!document.querySelector('dialog')")
 
 
 async def test_who_may_read_sees_no_form(browser: Page, desk: Desk) -> None:

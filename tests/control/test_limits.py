@@ -48,6 +48,13 @@ def in_line(limits: LimitCommands, database: Database, make_run: MakeRun) -> Lim
     return limits
 
 
+def test_a_scope_without_limits_has_its_use(in_line: LimitCommands, make_run: MakeRun) -> None:
+    crawler = make_run().crawler
+    assert [record.scope for record in in_line.all()] == [INSTALLATION, f"label:{SITE}"]
+    also = in_line.all(f"crawler:{crawler}")[-1]
+    assert (also.scope, also.runs_begun, also.runs) == (f"crawler:{crawler}", 1, None)
+
+
 def test_a_change_answers_with_all_limits(limits: LimitCommands) -> None:
     whole, site = limits.change(LimitChange(label=SITE, runs=2, allow_unknown=True))
     assert (whole.scope, whole.tasks) == (INSTALLATION, 1000)

@@ -47,6 +47,8 @@ def test_limits_go_around(http: httpx.Client) -> None:
     paused = by_scope(pause)["label:site:example.com"]
     assert (paused["paused_by"], paused["paused_reason"]) == ("bob (token ann)", "rebuilt")
     assert by_scope(http.get("/v1/limits"))["label:site:example.com"] == paused
+    without_limits = by_scope(http.get("/v1/limits?crawler=books"))["crawler:books"]
+    assert (without_limits["runs"], without_limits["runs_begun"], without_limits["changed_at"]) == (None, 0, None)
     resumed = by_scope(http.post("/v1/limits/resume", json=SITE))["label:site:example.com"]
     assert (resumed["paused_at"], resumed["paused_reason"], resumed["weight"]) == (None, None, 3)
     assert "label site:example.com is not paused" in problem(http.post("/v1/limits/resume", json=SITE), 404).detail

@@ -17,7 +17,7 @@ from crawler_lifecycle.errors import NotFound
 from crawler_lifecycle.limits.rules import Use
 from crawler_lifecycle.limits.store.admission import limits_on_record, lock_admission
 from crawler_lifecycle.limits.store.uses import correct, miscounts, uses
-from crawler_lifecycle.model.limits import CRAWLER, LABEL, LimitRecord, in_words
+from crawler_lifecycle.model.limits import CRAWLER, LABEL, LimitRecord, ScopeLimits, in_words
 from crawler_lifecycle.model.records import Place, RunRecord
 from crawler_lifecycle.model.states import Intent
 
@@ -52,8 +52,10 @@ class SqlLimits(OnDatabase):
         self._most_tasks = most_tasks
 
     @reading
-    def all(self, connection: Connection) -> list[LimitRecord]:
+    def all(self, connection: Connection, also: str | None = None) -> list[LimitRecord]:
         by_scope = limits_on_record(connection, self._most_tasks)
+        if also is not None:
+            by_scope.setdefault(also, ScopeLimits(scope=also))
         used = uses(connection, by_scope)
         changes = {row.scope: row for row in connection.execute(select(scope_limits))}
         line = select(runs.held_by, func.count().label("length")).where(is_in_line()).group_by(runs.held_by)

@@ -19,11 +19,12 @@ export function takeToken() {
   }
 }
 
-function decoded(text) {
+// `cut`: for the broken text of a link that was cut.
+export function decoded(text, cut = text) {
   try {
     return decodeURIComponent(text);
   } catch {
-    return text; // a link that was cut: the API will refuse it
+    return cut;
   }
 }
 

@@ -1,4 +1,4 @@
-import { forgetToken, get, goLive, h, hasToken, keepScopes, keepToken, link, listen, may, noAnswer, pairs, readAgain, setText, stopLive, takeToken } from "/kit.js";
+import { decoded, forgetToken, get, goLive, h, hasToken, keepScopes, keepToken, link, listen, may, noAnswer, pairs, readAgain, setText, showMissing, stopLive, takeToken } from "/kit.js";
 import { showInstallation } from "/limits.js";
 import { showRun } from "/run.js";
 import { showNeeds } from "/now.js";
@@ -15,8 +15,7 @@ let needs = new AbortController();
 let wasRefused = false; // the token before
 let list = "#/";
 
-// The pages by their addresses; what is in brackets is a name. `place`: the rest of the address. `list`: the
-// address of the list of runs, which `keep` changes.
+// By address; what is in brackets is a name. `place`: the rest of the address. `list`: that of the runs, which `keep` changes.
 const PAGES = [
   [/^\/?$/, "Runs", showRuns],
   [/^\/runs\/([^/]+)$/, "Runs", showRun],
@@ -40,24 +39,10 @@ function route() {
     if (link.textContent === title) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
-  const name = show && nameIn(pattern.exec(path)[1] ?? "");
-  if (!show || name === null) return showNothing(path);
+  const name = show && decoded(pattern.exec(path)[1] ?? "", null);
+  if (!show || name === null) return showMissing(main, `There is no page ${path}.`, "#/", "Show all runs");
   document.title = name ? `${title.replace(/s$/, "")} ${name}` : title;
   show({ main, signal: shown.signal, name, place: new URLSearchParams(query), list, keep: (address) => { list = address; } });
-}
-
-// Null for a broken name, as in a link that was cut.
-function nameIn(text) {
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    return null;
-  }
-}
-
-function showNothing(path) {
-  document.title = "Not found";
-  main.replaceChildren(h("p.empty", `There is no page ${path}.`, h("br"), h("a.button", { href: "#/" }, "Show all runs")));
 }
 
 function askForToken() {

@@ -34,6 +34,12 @@ export function lead(link, address) {
   link.href = address ?? "";
 }
 
+// In the place of a view.
+export function showMissing(main, text, href, label) {
+  document.title = "Not found";
+  main.replaceChildren(h("p.empty", text, h("br"), h("a.button", { href }, label)));
+}
+
 export const alertLine = () => h("p.problem", { role: "alert", hidden: true });
 export const emptyLine = () => h("p.empty", { hidden: true });
 

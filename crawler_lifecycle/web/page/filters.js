@@ -81,7 +81,7 @@ export function makeFilters(filter, choose, signal) {
       (name) => (name === null ? h("button.chip", save, "Save this view")
         : h("span.chip.view", link(kept[name], name), h("button.link", {
           "aria-label": `Forget the view ${name}`, onclick: () => forget(name),
-        }, "\u00d7"))),
+        }, "×"))),
       (chip, name) => name !== null && chip.firstChild.setAttribute("aria-current", String(kept[name] === here)));
   }
 

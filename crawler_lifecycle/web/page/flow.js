@@ -39,7 +39,8 @@ export function showFlow({ main, name: id, place, signal }) {
   const ask = (title, submit, about, ...asked) => question(title, submit, about, () => send(...asked));
   const common = { path, place, keep, act, send, signal, ask };
   const [ledger, items] = [makeLedger(common), makeItems(common)];
-  const graph = makeGraph((job) => { turn("ledger"); ledger.open(job); }, (job) => act("approve", { job }, () => "Approved."));
+  const approve = (job) => act("approve", { job }, () => "Approved.");
+  const graph = makeGraph((job) => { turn("ledger"); ledger.open(job); }, approve);
   const chart = h("div.chart");
   const lines = h("ol.timeline");
   const panels = { items: items.element, graph: graph.element, ledger: ledger.element, time: chart, log: lines };
@@ -49,7 +50,7 @@ export function showFlow({ main, name: id, place, signal }) {
   const content = h("div.run", { hidden: true },
     h("div.head", names, buttons.element),
     told, asks, meter, h("section.card", tabs, panel));
-  main.append(h("p.back", link("#/flows", "\u2190 Flows"), link(`#/?flow=${name}&flows=true`, "Its runs"), temporal), waiting, away, content);
+  main.append(h("p.back", link("#/flows", "← Flows"), link(`#/?flow=${name}&flows=true`, "Its runs"), temporal), waiting, away, content);
 
   function turn(to) {
     view = to;
@@ -101,8 +102,8 @@ export function showFlow({ main, name: id, place, signal }) {
     tabs.children[1].hidden = isManaged && jobs.size === 1; // one box says nothing
     view ??= isManaged ? "items" : "graph";
     const standing = flowPill(status.state, sum(managers.map(({ failures }) => failures)));
-    document.title = `${standing.textContent} \u00b7 ${id}`;
-    fill(names, [h("h1", status.name && status.name !== id ? `${status.name} \u00b7 ${id}` : id), standing, lasting(status.started_at, status.stopped_at)]);
+    document.title = `${standing.textContent} · ${id}`;
+    fill(names, [h("h1", status.name && status.name !== id ? `${status.name} · ${id}` : id), standing, lasting(status.started_at, status.stopped_at)]);
     const shown = view === "items" && isManaged && Object.fromEntries(ITEM_STATES.map((each) => [each, sum(managers.map(({ counts }) => counts[each]))]));
     const isFinal = OVER.includes(status.state) || managers.every((each) => each.is_exhausted); // otherwise more may come
     if (shown) {
@@ -126,7 +127,6 @@ export function showFlow({ main, name: id, place, signal }) {
     if (view === "log") drawLines();
   }
 
-  // How many items an hour, and how long the others take at this pace.
   function pace(over, left, isFinal) {
     const since = Date.parse(status.started_at);
     if (!over || !since || OVER.includes(status.state)) return [];
@@ -148,7 +148,7 @@ export function showFlow({ main, name: id, place, signal }) {
     const open = [...jobs.values()].filter(({ kind, state }) => kind === "approval" && state === "available");
     patch(asks, [...open, ...stuck.filter((each) => each.path !== id)].slice(0, MOST_ASKS), (each) => `${each.path}${each.state}${each.cause ?? ""}`, ({ path: job, kind, state, cause }) => h("li",
       { dataset: { status: state } }, kind ? [h("span", h("b", job), " waits for a decision"),
-        ...(mayOperate() ? [h("button", () => act("approve", { job }, () => "Approved."), "Approve"), h("button", () => askToReject(ask, job), "Reject \u2026")] : [])]
+        ...(mayOperate() ? [h("button", () => approve(job), "Approve"), h("button", () => askToReject(ask, job), "Reject …")] : [])]
         : h("span", h("b", job), `${state === "discarded" ? " failed: " : " "}${reasonInWords(cause)}`)));
   }
 
@@ -177,35 +177,28 @@ export function showFlow({ main, name: id, place, signal }) {
     return send(...asked).catch((error) => toast(error.message));
   }
 
-  function askToDrain() {
-    ask(`Drain ${id}?`, "Drain", "Jobs under way finish. All jobs that have not started are cancelled.",
-      "hold", { hold: "drain" }, () => "Draining: nothing more starts.");
-  }
-
-  function askToRetry() {
-    const failed = sum(status.counts, "discarded", "cancelled", "retryable");
-    question(`Retry ${counted(failed, "job")}?`, "Retry", `Each failed or cancelled job of ${id} gets another attempt. All other results are kept.`,
-      () => send("retry", {}, (count) => `${counted(count, "job")} retried.`), false);
-  }
-
-  function askToStop() {
-    const reason = reasonField();
-    openDialog({
-      title: `Stop ${id}?`, submit: "Stop", danger: true, first: reason.input,
-      content: [h("p.quiet", "All its jobs are cancelled, and those under way are asked to end."), reason.element],
-      send: () => send("stop", { reason: reason.value() }, () => "Stop asked."),
-    });
-  }
-
   function makeButtons() {
-    const button = (name, title, onclick) => h("button", { hidden: true, title, onclick }, name);
+    const button = (name, onclick, title) => h("button", { hidden: true, title, onclick }, name);
     const all = {
-      retry: button("Retry what failed \u2026", "Give the failed and cancelled jobs another attempt", askToRetry),
-      pause: button("Pause", "Start no further job; jobs under way finish", () => act("hold", { hold: "pause" }, () => "Paused: nothing more starts.")),
-      resume: button("Resume", "Start jobs again", () => act("hold", { hold: "run" }, () => "The flow continues.")),
-      drain: button("Drain \u2026", "Let jobs under way finish, and cancel the rest", askToDrain),
-      stop: h("button.danger", { hidden: true, title: "Cancel all jobs, and end those under way", onclick: askToStop }, "Stop \u2026"),
+      retry: button("Retry what failed …", () => {
+        const failed = sum(status.counts, "discarded", "cancelled", "retryable");
+        question(`Retry ${counted(failed, "job")}?`, "Retry", `Each failed or cancelled job of ${id} gets another attempt. All other results are kept.`,
+          () => send("retry", {}, (count) => `${counted(count, "job")} retried.`), false);
+      }),
+      pause: button("Pause", () => act("hold", { hold: "pause" }, () => "Paused: nothing more starts."), "Start no further job; jobs under way finish"),
+      resume: button("Resume", () => act("hold", { hold: "run" }, () => "The flow continues.")),
+      drain: button("Drain …", () => ask(`Drain ${id}?`, "Drain", "Jobs under way finish. All jobs that have not started are cancelled.",
+        "hold", { hold: "drain" }, () => "Draining: nothing more starts.")),
+      stop: button("Stop …", () => {
+        const reason = reasonField();
+        openDialog({
+          title: `Stop ${id}?`, submit: "Stop", danger: true, first: reason.input,
+          content: [h("p.quiet", "All its jobs are cancelled, and those under way are asked to end."), reason.element],
+          send: () => send("stop", { reason: reason.value() }, () => "Stop asked."),
+        });
+      }),
     };
+    all.stop.className = "danger";
     const update = () => {
       const may = mayOperate();
       const isOver = OVER.includes(status.state);

@@ -1,5 +1,5 @@
-// A flow as a picture: layers from left to right, coloured by state. Sub-workflows, jobs that are alike, and where there
-// would be too many boxes the jobs of a layer, are one box until somebody opens it.
+// A flow as a picture: layers from left to right, coloured by state. A sub-workflow and jobs that are alike are one box
+// until somebody opens it; where there would be too many boxes, the jobs of a layer are one.
 
 import { bar, chipGroup, counted, fill, h, inWords, JOB_STATES, lasting, lookOfJob, mayOperate, number, patch, setText, stateCounts, stateInWords, sum, visible } from "/kit.js";
 import { shownReason } from "/standing.js";
@@ -11,9 +11,8 @@ const SIZES = [[178, 54], [164, 40], [150, 34], [136, 28], [122, 24]]; // widths
 const MOST_WAYS = 300; // places that lines pass beside boxes
 const HEAD = 6; // of an arrow
 const [SMALLEST, LARGEST, STEP] = [0.3, 2, 1.25]; // of the zoom
-const MARKS = { completed: "\u2713", discarded: "\u2715", cancelled: "\u2298", executing: "\u25b6", retryable: "\u21bb", odd: "!" };
+const MARKS = { completed: "✓", discarded: "✕", cancelled: "⊘", executing: "▶", retryable: "↻", odd: "!" };
 
-// `choose(job)`: somebody wants to know more of it. `approve(path)`: somebody approves.
 export function makeGraph(choose, approve) {
   const opened = new Set();
   let jobs = new Map();
@@ -30,7 +29,7 @@ export function makeGraph(choose, approve) {
   const frame = h("div.scroll", { tabindex: "0", role: "region", "aria-label": "Graph" }, picture);
   let zoom = 1;
   const zoomTo = (factor) => { picture.style.zoom = zoom = Math.min(LARGEST, Math.max(SMALLEST, factor)); };
-  const zooms = chipGroup("Zoom", h("button.chip", { "aria-label": "Zoom out", onclick: () => zoomTo(zoom / STEP) }, "\u2212"),
+  const zooms = chipGroup("Zoom", h("button.chip", { "aria-label": "Zoom out", onclick: () => zoomTo(zoom / STEP) }, "−"),
     h("button.chip", { "aria-label": "Zoom in", onclick: () => zoomTo(zoom * STEP) }, "+"), h("button.chip", fit, "Fit"));
   const element = h("div", h("div.tools", zooms, note, open), frame);
   new ResizeObserver(() => groups && draw(jobs)).observe(frame);
@@ -73,7 +72,7 @@ export function makeGraph(choose, approve) {
     }
     patch(open, [...opened], (key) => key, (key) => h("button.chip", {
       "aria-pressed": "true", onclick: () => { opened.delete(key); draw(jobs); },
-    }, `${nameOf(key)} \u00d7`));
+    }, `${nameOf(key)} ×`));
   }
 
   function makeBox({ key, job, isWay }) {
@@ -94,21 +93,21 @@ const nameOf = (key) => key.split("\n")[0].replace(/\/$/, "");
 
 function paint(box, { key, job, title, counts, size }, row) {
   const state = URGENCY.find((each) => counts[each]);
-  const about = job ? `${title} \u00b7 ${stateInWords(state)}` : stateCounts(counts, JOB_STATES);
+  const about = job ? `${title} · ${stateInWords(state)}` : stateCounts(counts, JOB_STATES);
   const why = row && (state === "discarded" || state === "retryable" || state === "cancelled") ? shownReason(row) : "";
   const look = row ? lookOfJob(row) : state;
   const whole = visible(job ? [`${job} ${about}`, row.items, row.run_id && `run ${row.run_id}`, why, look === "odd" && row.outcome].filter(Boolean).join(", ") : `${nameOf(key)}: ${about}`);
   if (box.title === whole && box.dataset.ended === `${row?.ended_at}`) return;
   box.title = whole;
   Object.assign(box.dataset, { status: look, many: !job, ended: `${row?.ended_at}` });
-  fill(box.matches(".decide") ? box.firstChild : box, job ? [h("b", h("span", { "aria-hidden": "true" }, MARKS[look] ?? "\u25cb"), ` ${job.split("/").pop()}`), h("small", aboutJob(row, why, about))]
-    : [h("b", `${number(size)} \u00d7 ${nameOf(key)}`), bar(counts, JOB_STATES)]);
+  fill(box.matches(".decide") ? box.firstChild : box, job ? [h("b", h("span", { "aria-hidden": "true" }, MARKS[look] ?? "○"), ` ${job.split("/").pop()}`), h("small", aboutJob(row, why, about))]
+    : [h("b", `${number(size)} × ${nameOf(key)}`), bar(counts, JOB_STATES)]);
 }
 
 function aboutJob({ items, run_id: run, began_at: began, ended_at: ended, ...job }, why, about) {
   if (why) return why;
   const parts = [lookOfJob(job) === "odd" && inWords(job.outcome), items, run && `run ${run}`, began && lasting(began, ended)].filter(Boolean);
-  return parts.length ? parts.flatMap((each, place) => [place > 0 && " \u00b7 ", each]) : about;
+  return parts.length ? parts.flatMap((each, place) => [place > 0 && " · ", each]) : about;
 }
 
 // A box of many looks like what needs a person first.
@@ -222,8 +221,8 @@ function sorted(nodes) {
 
 const heightOf = (keys) => keys.length * (HEIGHT + DOWN) - DOWN;
 
-// Where each box begins, and its middle from the picture's middle: to the right of what it needs, and near to it in height.
-// `ways`: the places through which a line over several layers passes beside their boxes.
+// Where each box begins, and its middle from the picture's: to the right of what it needs, and near to it in height.
+// `ways`: where a line over several layers passes beside their boxes.
 function arrange(units, room) {
   const ranked = [];
   const layer = new Map();
@@ -266,7 +265,6 @@ function arrange(units, room) {
   return { places, ways, size, isWide: wide(size) > room };
 }
 
-// Each line, and the head of its arrow.
 const linesBetween = (units, places, ways, width) => [...units.values()].flatMap(({ key, needs }) => [...needs].map((need) => {
   const to = places.get(key);
   const between = (ways.get(need) ?? []).map((way) => places.get(way)).filter(({ x }) => x < to.x);

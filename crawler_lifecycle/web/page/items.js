@@ -22,12 +22,12 @@ export function makeItems({ path, place, keep, act, send, signal }) {
   const button = (name, verb, numbers) => h("button", () => act(`${verb}-items`, { manager: manager.path, numbers }, (count) => `${name}: ${counted(count, "item")}.`).then(table.load), name);
   // Without a crawler an item has never been fit to start. What the manager's own filter refused stays as it is.
   const buttons = ({ key, state, crawler, override, is_filtered: isFiltered }) => mayOperate() && !isFiltered && h("div.actions",
-    state === "waiting" && h("button", () => ask("Cancel", "cancel", 1, CANCELLED, [key]), "Cancel \u2026"),
-    BAD.includes(state) && (crawler ? button("Retry", "retry", [key]) : h("button", () => correct(key, override), "Correct \u2026")),
+    state === "waiting" && h("button", () => ask("Cancel", "cancel", 1, CANCELLED, [key]), "Cancel …"),
+    BAD.includes(state) && (crawler ? button("Retry", "retry", [key]) : h("button", () => correct(key, override), "Correct …")),
     state === "refused" && button("Dismiss", "cancel", [key]));
-  const retry = h("button", { title: "Give all failed items another attempt", onclick: () => ask("Retry", "retry", manager.counts.failed, "Each failed item gets another crawl.") }, "Retry all that failed \u2026");
-  const cancel = h("button", { title: "Cancel all items that have not started", onclick: () => ask("Cancel", "cancel", manager.counts.waiting, `${CANCELLED} Running items continue.`) }, "Cancel all that wait \u2026");
-  const resume = h("button", { title: "Let the manager continue after its failure", onclick: () => act("hold", { hold: "run" }, () => "The manager continues.").then(table.load) }, "Resume");
+  const retry = h("button", () => ask("Retry", "retry", manager.counts.failed, "Each failed item gets another crawl."), "Retry all that failed …");
+  const cancel = h("button", () => ask("Cancel", "cancel", manager.counts.waiting, `${CANCELLED} Running items continue.`), "Cancel all that wait …");
+  const resume = h("button", () => act("hold", { hold: "run" }, () => "The manager continues.").then(table.load), "Resume");
 
   const table = makeTable({
     signal, none: "No such items.",

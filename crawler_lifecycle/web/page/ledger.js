@@ -20,11 +20,11 @@ export function makeLedger({ path, place, keep, act, ask, signal }) {
     const button = (name, verb, body, said) => h("button", () => act(verb, body, said), name);
     return mayOperate() && h("div.actions",
       kind === "approval" && isOpen && [button("Approve", "approve", { job: key }, () => "Approved."),
-        h("button", () => askToReject(ask, key), "Reject \u2026")],
+        h("button", () => askToReject(ask, key), "Reject …")],
       ENDED.includes(state) && button("Retry", "retry", { jobs: [key] }, (count) => `${number(count)} retried.`),
       kind !== "approval" && isOpen && h("button", () => ask(`Cancel ${key}?`, "Cancel the job",
         `${state === "executing" ? "It is asked to end, also a crawl under way. " : ""}Jobs that need it are cancelled, too.`,
-        "cancel", { jobs: [key] }, (count) => `${number(count)} cancelled.`), "Cancel \u2026"));
+        "cancel", { jobs: [key] }, (count) => `${number(count)} cancelled.`), "Cancel …"));
   };
   const grid = makeGrid("tasks.jobs", {
     "Job|id": ({ key }) => h("button.open", { "aria-expanded": String(key === opened), onclick: () => open(key === opened ? null : jobs.get(key)) }, key),

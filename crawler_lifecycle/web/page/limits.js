@@ -1,5 +1,5 @@
-import { addressOf, bar, fill, get, h, lasting, link, mayOperate, number, options, pairs, post, put, progress, runLink, scopeInWords, setText, time, when } from "/kit.js";
-import { field, openDialog } from "/dialog.js";
+import { addressOf, bar, counted, fill, get, h, lasting, link, mayOperate, number, pairs, post, put, progress, runLink, scopeInWords, time, when } from "/kit.js";
+import { field, openDialog, suggestions } from "/dialog.js";
 import { commandButton, showTable } from "/table.js";
 
 export function showInstallation({ main, signal }) {
@@ -22,7 +22,7 @@ export function showInstallation({ main, signal }) {
       "Weight|num": ({ weight }) => weight && number(weight),
       "Queued|num": (each) => number(each.runs_held),
       Pause: (each) => each.paused_at && [h("b", each.paused_reason),
-        h("small", ` \u2014 ${each.paused_by ?? "an unnamed caller"}, since `, time(each.paused_at), " (", lasting(each.paused_at), ")")],
+        h("small", ` — ${each.paused_by ?? "an unnamed caller"}, since `, time(each.paused_at), " (", lasting(each.paused_at), ")")],
       "|act": ({ scope, paused_at: paused }) => mayOperate() && h("div.actions", button(scope, "Change", askForLimits), paused
         ? commandButton("Resume", async () => { await post("/v1/limits/resume", named(scope)); return `Resumed: ${scopeInWords(scope)}.`; }, done)
         : button(scope, "Pause", askToPause)),
@@ -47,16 +47,13 @@ const capacity = ({ limits: own, places, ...whole }) => pairs({
   "Stuck for over 5 min": whole.saturated_runs ? h("b.bad", number(whole.saturated_runs)) : number(0),
 });
 
-// The health of each part, and what is wrong.
 const partsInWords = (parts) => [h("h2", "Parts"),
   h("div.chips", parts.map(({ part, ok, line }) => h("span.pill", { dataset: { status: ok ? "COMPLETED" : "FAILED" }, title: line }, part))),
   ...parts.filter(({ ok, because_of: other }) => !ok && !other).map(({ part, line }) => h("p.problem", h("b", part), `: ${line}`))];
 
-// With a bar against the limit.
 const use = (used, most) => (most === null ? number(used) : [`${number(used)} of ${number(most)}`,
   bar({ [used < most ? "executing" : "odd"]: Math.min(used, most), "": Math.max(0, most - used) }, ["executing", "odd", ""])]);
 
-// To the runs of the scope.
 function scopeLink(scope) {
   const { crawler, label } = named(scope);
   const text = h("b", scopeInWords(scope).replace(/^the /, ""));
@@ -69,49 +66,72 @@ function named(scope) {
 }
 
 function askForLimits(limits, done) {
-  const amount = (name, label, properties) => field(`limit-${name}`, label, { inputmode: "numeric", pattern: "[0-9]*", placeholder: "no limit", value: limits?.[name] || null, ...properties });
-  const scope = makeScope(limits);
-  const fields = [
-    amount("runs", "Max. concurrent runs"), amount("tasks", "Max. tasks in the cluster, at least 2"),
-    ...(!limits || limits.scope.startsWith("label:") ? [amount("weight", "Weight, for a label", { placeholder: "none" })] : []),
-  ];
-  const values = () => Object.fromEntries(fields
-    .map(({ input }) => [input.name, input.value ? Number(input.value) : null])
+  const amount = (name, label) => field(`limit-${name}`, label, { inputmode: "numeric", pattern: "[0-9]*", value: limits?.[name] || null });
+  const fields = [amount("runs", "Max. concurrent runs"), amount("tasks", "Max. tasks in the cluster"), amount("weight", "Weight beside other labels")];
+  const values = () => Object.fromEntries(fields.map(({ input }) => [input.name, input.value ? Number(input.value) : null])
     .filter(([name, value]) => value !== (limits?.[name] ?? null)));
-  openDialog({
-    title: limits ? `Limits of ${scopeInWords(limits.scope)}` : "Set a limit", submit: "Save", first: limits ? fields[0].input : scope.first,
-    content: [scope.element, h("div.fields", fields.map(({ element }) => element)),
-      h("p.quiet", limits ? "An empty field removes its limit. Lowering a limit does not stop running work." : "An empty field sets nothing.")],
-    send: async () => done(await put("/v1/limits", { ...scope.value(), ...values() })),
+  const effect = (most, used, noun) => `${counted(used, noun)} now${
+    most > used ? `, room for ${number(most - used)} more` : most ? `. Nothing is stopped: ${number(used - most + 1)} must end before the next starts` : ", no limit"}.`;
+  askAbout(limits, done, {
+    title: limits ? `Limits of ${scopeInWords(limits.scope)}` : "Set a limit", submit: "Save", fields,
+    send: (scope) => put("/v1/limits", { ...scope, ...values() }),
+    tell: (use) => {
+      fields[2].element.hidden = !use.scope.startsWith("label:");
+      const [runs, tasks] = fields.map(({ input }) => {
+        input.placeholder = (!limits && use[input.name]) || "none";
+        return Number(input.value || input.placeholder) || 0;
+      });
+      return [effect(runs, use.runs_begun, "run"), effect(tasks, use.tasks_in_cluster + use.places_kept, "task")];
+    },
   });
 }
 
 function askToPause(limits, done) {
-  const scope = makeScope(limits);
-  const reason = field("limit-reason", "Reason", { required: true, maxlength: 1024 });
-  openDialog({
-    title: limits ? `Pause ${scopeInWords(limits.scope)}?` : "Pause a scope", submit: "Pause", first: limits ? reason.input : scope.first,
-    content: [scope.element,
-      h("p.quiet", "New runs are accepted and wait. Nothing new is deployed. Jobs in the cluster continue."),
-      reason.element],
-    send: async () => done(await post("/v1/limits/pause", { ...scope.value(), reason: reason.value() })),
+  const reason = field("limit-reason", "Reason, shown with each run that waits", { required: true, maxlength: 1024 });
+  askAbout(limits, done, {
+    title: limits ? `Pause ${scopeInWords(limits.scope)}?` : "Pause a scope", submit: "Pause", fields: [reason],
+    send: (scope) => post("/v1/limits/pause", { ...scope, reason: reason.value() }),
+    tell: (use) => [use.runs_begun ? `${counted(use.runs_begun, "run")} now, with ${counted(use.tasks_in_cluster, "task")} in the cluster. They continue; nothing more is deployed.`
+      : "No run of it has begun.", "New runs are accepted, and wait until somebody resumes it."],
   });
 }
 
-function makeScope(limits) {
-  if (limits) return { element: null, value: () => named(limits.scope) };
-  const kind = field("limit-kind", "Scope", { onchange: choose }, "select", options({ label: "a label", crawler: "a crawler", installation: "the installation" }));
-  const name = field("limit-name", "", { required: true, maxlength: 128 });
+// About a scope that is known, or chosen in the dialog. `tell(use)`: what the change does, beside the scope's present use.
+function askAbout(limits, done, { title, submit, fields, send, tell }) {
+  let use = limits;
+  const scope = field("limit-scope", "Scope", {
+    required: true, maxlength: 140, pattern: "installation|(crawler|label):.+", title: "installation, crawler:NAME or label:NAME", placeholder: "label:site:example.com", list: "scopes", onchange: learn,
+  });
   const unknown = h("input", { type: "checkbox", name: "allow_unknown" });
-  const early = h("label.check", unknown, " before its first run");
-  function choose() {
-    const scope = kind.input.value;
-    name.element.hidden = early.hidden = name.input.disabled = scope === "installation";
-    name.input.name = scope;
-    name.input.placeholder = scope === "label" ? "site:example.com" : "";
-    setText(name.element.firstChild, scope === "label" ? "Label" : "Crawler");
+  const early = h("label.check", { hidden: true }, unknown, "Accept the name before its first run");
+  const told = h("div.quiet", { role: "status" });
+  openDialog({
+    title, submit, first: (limits ? fields[0] : scope).input,
+    content: [limits ? [] : [scope.element, early, suggestions("scopes", "/v1/crawler-entries", ({ crawlers }) => ["installation",
+      ...new Set(crawlers.flatMap(({ name, labels }) => [`crawler:${name}`, ...labels.map((each) => `label:${each}`)]))])], h("div.fields", { oninput: draw }, fields.map(({ element }) => element)), told],
+    send: async () => {
+      try {
+        done(await send({ ...named(limits?.scope ?? scope.value()), ...(unknown.checked && { allow_unknown: true }) }));
+      } catch (error) {
+        const [message, hint] = error.message.split(/;? \(?`allow_/);
+        early.hidden &&= !hint;
+        throw Object.assign(error, { message, ...((hint || /^(crawler|label)$/.test(error.field)) && { field: "scope" }) });
+      }
+    },
+  });
+
+  function draw() {
+    if (use) fill(told, [...tell(use), use.runs_held > 0 && `${counted(use.runs_held, "run")} queued for it.`].filter(Boolean).map((line) => h("p", line)));
   }
-  choose();
-  const value = () => (name.input.disabled ? {} : { [kind.input.value]: name.value(), ...(unknown.checked ? { allow_unknown: true } : {}) });
-  return { element: h("div.fields", kind.element, name.element, early), first: kind.input, value };
+
+  async function learn() {
+    const text = scope.value();
+    const { limits: found } = await get(addressOf("/v1/limits", named(text))).catch(() => ({ limits: [] })); // saving says what is wrong
+    if (text !== scope.value()) return;
+    use = found.find((each) => each.scope === text);
+    told.hidden = !use;
+    draw();
+  }
+
+  draw();
 }

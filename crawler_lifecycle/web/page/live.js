@@ -7,8 +7,8 @@ const listeners = new Set();
 let state = "connecting";
 let stopped = new AbortController();
 
-// `listener({kind, run, notice})`: kind is "run", "notice", "ready" when everything should be read (again), or "state" when
-// the connection has come or gone, `since` then and `isFinal` for good.
+// `listener({kind, run, notice})`: "run", "notice", "ready" when everything should be read (again), or "state" when the
+// connection has come or gone, `since` then and `isFinal` for good.
 export function listen(listener, signal) {
   listeners.add(listener);
   signal.addEventListener("abort", () => listeners.delete(listener));
@@ -23,8 +23,7 @@ export function goLive() {
     signal: stopped.signal,
     told: tell,
     event: ({ kind, data }) => {
-      if (kind === "run") emit({ kind, run: data });
-      else if (kind === "notice") emit({ kind, notice: data });
+      if (kind === "run" || kind === "notice") emit({ kind, [kind]: data });
       else if (kind === "problem") tell(data.detail, false, new Date().toISOString());
       else readAgain();
     },

@@ -12,7 +12,6 @@ const LEVEL = /\b(?:(DEBUG|TRACE)|(INFO)|(WARN(?:ING)?)|(ERROR|CRITICAL|FATAL))\
 const LEVELS = { 0: "all levels", 2: "info and above", 3: "warnings", 4: "errors" };
 const STAMP = /^\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S*/;
 
-// `path`: of the run.
 export function makeLog(path, task, signal) {
   let tail = TAIL;
   let stream = new AbortController();

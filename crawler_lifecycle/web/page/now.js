@@ -7,7 +7,6 @@ const AT_FIRST = 400; // after the view's own reading
 const SOON = 3000;
 const FAILED = "#/?listed=FAILED&within=24h&flows=true";
 
-// Straight to a single flow.
 const flowsLink = ({ total, flows }) => (total === 1 ? `#/flows/${encodeURIComponent(flows[0])}` : "#/flows?attention=true");
 
 const flows = (kind, need, words) => need.total && [kind, `${counted(need.total, "flow")} ${words}`, flowsLink(need)];
@@ -24,7 +23,6 @@ const needs = (found) => [
   found.pauses && ["odd", counted(found.pauses, "pause"), "#/installation"],
 ].filter(Boolean);
 
-// Until the signal, whichever view is shown.
 export function showNeeds(element, signal) {
   let timer = null;
   let hasAnswer = false;

@@ -11,7 +11,7 @@ export function phasesOf({ run, log }) {
   if (!wishes.length) return [];
   const asked = wishes.map((line) => ({
     state: "done", at: line.at, title: line.event === "stop" ? "Stop requested" : "Kill requested",
-    text: [line.message, [line.actor, line.door].filter(Boolean).join(", ")].filter(Boolean).join(" \u2014 "),
+    text: [line.message, [line.actor, line.door].filter(Boolean).join(", ")].filter(Boolean).join(" — "),
   }));
   const steps = Object.entries(PHASES).map(([event, title]) => {
     const line = latest.findLast((each) => each.event === event);

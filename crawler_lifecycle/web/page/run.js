@@ -1,4 +1,4 @@
-import { addressOf, attempt, capital, counts, crawled, crawlerLink, duration, emptyLine, endedBecause, fill, get, h, inWords, isInLine, isOpen, isOver, lasting, lead, link, listen, makeLine, mayOperate, named, number, outsideLink, pairs, pauseAfter, pill, post, progress, runLink, save, say, scopeInWords, setText, shownStatus, skeleton, standing, sum, time, took, utc, when } from "/kit.js";
+import { addressOf, attempt, capital, crawled, crawlerLink, duration, emptyLine, endedBecause, fill, get, h, inWords, isInLine, isOpen, isOver, lasting, lead, link, listen, makeLine, mayOperate, named, number, outsideLink, pairs, pauseAfter, pill, post, progress, runLink, save, say, scopeInWords, setText, shownStatus, skeleton, standing, stateCounts, sum, time, took, utc, when } from "/kit.js";
 import { phasesOf } from "/phases.js";
 import { commandButton } from "/table.js";
 import { openStart } from "/start.js";
@@ -41,7 +41,7 @@ export function showRun({ main, name: id, place, list, signal }) {
       h("section.card", h("h2", "Timeline"), log),
       h("section.card", h("h2", "Details"), facts, h("h2", "Exports"), exports, none)));
   const [history, temporal] = [h("span"), outsideLink("Temporal")];
-  main.append(h("p.back", link(list, "\u2190 Runs"), history, temporal), waiting, missing, content);
+  main.append(h("p.back", link(list, "← Runs"), history, temporal), waiting, missing, content);
 
   async function load() {
     const mine = ++asked;
@@ -80,10 +80,10 @@ export function showRun({ main, name: id, place, list, signal }) {
 
   function draw() {
     const { run } = view;
-    fill(names, [h("h1", `${run.crawler} \u00b7 run ${run.run_id}`), ...standing(run), lasting(run.begun_at, run.finished_at)]);
+    fill(names, [h("h1", `${run.crawler} · run ${run.run_id}`), ...standing(run), lasting(run.begun_at, run.finished_at)]);
     fill(history, [crawlerLink(run.crawler)]);
     lead(temporal, view.temporal_url);
-    document.title = `${shownStatus(run).toLowerCase()} \u00b7 run ${run.run_id}`;
+    document.title = `${shownStatus(run).toLowerCase()} · run ${run.run_id}`;
     drawWaits(run);
     compare(run);
     const told = phasesOf(view);
@@ -110,7 +110,7 @@ export function showRun({ main, name: id, place, list, signal }) {
   function drawWaits(run) {
     const decided = isOver(run) ? run.explanation?.task : null;
     const text = isOver(run)
-      ? `${sentence(run)}.${sum(run.tasks) > 1 ? ` ${counts(run.tasks)}.` : ""}`
+      ? `${sentence(run)}.${sum(run.tasks) > 1 ? ` ${stateCounts(run.tasks)}.` : ""}`
       : `${capital(progress(run))}${view.place && isInLine(run) ? `, place ${number(view.place.number)} of ${number(view.place.length)}` : ""}`;
     const since = !isOver(run) && run.waiting_since;
     fill(waits, [text, since && [", since ", time(since), " (", lasting(since), ")"],
@@ -120,7 +120,6 @@ export function showRun({ main, name: id, place, list, signal }) {
     say(problem, run.look_problem && !isOver(run) && `Cluster, last seen ${utc(run.last_look_at)}: ${run.look_problem}`);
   }
 
-  // With the crawler's last completed run before.
   async function compare(run) {
     const address = addressOf("/v1/runs", { crawler: run.crawler, status: "COMPLETED", flows: true, since: "2000-01-01T00:00Z", until: run.created_at, limit: 1 });
     good ??= get(address, signal).then(({ runs }) => runs[0], () => null);
@@ -191,7 +190,7 @@ export function showRun({ main, name: id, place, list, signal }) {
 }
 
 const ratio = (mine, theirs) => (theirs > 0 && mine >= 0 ? mine / theirs : null);
-const times = (time) => (time === null ? "" : `${number(Number(time.toPrecision(2)))} \u00d7 as long`);
+const times = (time) => (time === null ? "" : `${number(Number(time.toPrecision(2)))} × as long`);
 const fewer = (items) => (items === 1 ? "as many items" : `${number(Math.floor(100 * Math.abs(1 - items)))} % ${items < 1 ? "fewer" : "more"} items`);
 
 function sentence(run) {

@@ -45,7 +45,7 @@ export function showRuns({ main, place: filter, keep, signal }) {
   const page = h("span.quiet.num");
   const count = h("span.num");
   const bulk = h("div.bulk", { hidden: true, role: "region", "aria-label": "Chosen runs" }, count,
-    h("button.danger", stopChosen, "Stop \u2026"),
+    h("button.danger", stopChosen, "Stop …"),
     h("button", () => { chosen.clear(); draw(); }, "Clear"));
   main.append(
     h("h1", "Runs"),

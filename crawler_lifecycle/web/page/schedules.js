@@ -1,7 +1,7 @@
 // Schedules: how their last starts ended, what comes next; made, changed and deleted here.
 
 import { attempt, call, crawlerLink, duration, get, h, mayOperate, named, options, pairsOf, pill, post, put, toast, when } from "/kit.js";
-import { field, openDialog, question } from "/dialog.js";
+import { field, openDialog, question, suggestions } from "/dialog.js";
 import { commandButton, showTable } from "/table.js";
 import { due, health } from "/tables.js";
 
@@ -19,7 +19,7 @@ export function showSchedules({ main, signal }) {
     await post(`${addressOf(key)}/${verb}`);
     return `${name}: ${key}.`;
   }, done);
-  const make = h("button.primary", { hidden: true, onclick: () => edit(null, done) }, "Make a schedule \u2026");
+  const make = h("button.primary", { hidden: true, onclick: () => edit(null, done) }, "Make a schedule …");
   const table = showTable({
     main, signal, title: "Schedules", none: "No schedules yet.", tools: h("div.actions.right", make),
     columns: {
@@ -27,9 +27,9 @@ export function showSchedules({ main, signal }) {
       When: (each) => [...each.cron, each.every_seconds && `every ${duration(each.every_seconds * 1000)}`, each.cron.length > 0 && each.time_zone].filter(Boolean).join(", "),
       "Last starts|dots": ({ key }) => health(known.get(key)?.ends ?? []),
       Next: (each) => (each.paused ? pill("paused") : each.next_at.slice(0, 3).flatMap((at, place) => [place > 0 && ", ", due(at)])), Last: (each) => when(each.last_started_at),
-      "|act": (each) => mayOperate() && h("div.actions", h("button", () => startOnce(each, done), "Start now \u2026"),
+      "|act": (each) => mayOperate() && h("div.actions", h("button", () => startOnce(each, done), "Start now …"),
         each.paused ? button(each, "resume", "Resume") : button(each, "pause", "Pause"),
-        h("button", ({ target }) => attempt(target, async () => edit(await get(`${addressOf(each.key)}?occurrences=0`), done)), "Change \u2026")),
+        h("button", ({ target }) => attempt(target, async () => edit(await get(`${addressOf(each.key)}?occurrences=0`), done)), "Change …")),
     },
     read: async () => {
       const { schedules } = await get("/v1/schedules", signal);
@@ -64,8 +64,7 @@ function edit(old, done) {
   const every = field("schedule-every_seconds", "Or a period, seconds", { inputmode: "numeric", pattern: "[0-9]*", value: old?.every_seconds });
   const zone = field("schedule-time_zone", "Time zone", { placeholder: "UTC", maxlength: 100, value: old?.cron.length ? old.time_zone : null });
   const overlap = field("schedule-overlap", "While an earlier run is open", {}, "select", options(OVERLAPS, old?.overlap));
-  const names = h("datalist", { id: "crawlers" });
-  const ofRun = old && !old.run ? [] : [crawler.element, names, args.element];
+  const ofRun = old && !old.run ? [] : [crawler.element, suggestions("crawlers", "/v1/crawlers", ({ crawlers }) => crawlers), args.element];
   const rules = () => ({
     ...(old && { jitter_seconds: old.jitter_seconds, offset_seconds: old.offset_seconds, missed_window_seconds: old.missed_window_seconds }),
     cron: cron.input.value.split("\n").filter((line) => line.trim()), overlap: overlap.input.value,
@@ -75,14 +74,13 @@ function edit(old, done) {
     ...Object.fromEntries(Object.entries(old?.run ?? {}).filter(([each, value]) => value !== null && !NOT_GIVEN.includes(each))),
     crawler: crawler.value(), arguments: pairsOf(args.input),
   } });
-  const { signal } = openDialog({
+  openDialog({
     title: old ? `Change ${old.schedule_id}` : "Make a schedule", submit: old ? "Save" : "Make", first: old ? cron.input : name.input,
     content: [!old && name.element, ...ofRun, cron.element, h("div.fields", every.element, zone.element), overlap.element,
-      old && h("button.danger", ({ target }) => { target.closest("dialog").close(); askToDelete(old.schedule_id, done); }, "Delete \u2026")].filter(Boolean),
+      old && h("button.danger", ({ target }) => { target.closest("dialog").close(); askToDelete(old.schedule_id, done); }, "Delete …")].filter(Boolean),
     send: async () => {
       await put(addressOf(old?.schedule_id ?? name.value()), { ...rules(), ...work() }, old ? {} : { "If-None-Match": "*" });
       done();
     },
   });
-  get("/v1/crawlers", signal).then(({ crawlers }) => names.replaceChildren(...crawlers.map((each) => h("option", { value: each })))).catch(() => {}); // a name can be typed
 }

@@ -1,7 +1,5 @@
-// Starting a run: asked for once.
-
 import { alertLine, capital, get, h, inWords, isOpen, isOver, lasting, listen, named, pairsOf, pauseAfter, post, say, setText, toast, progress } from "/kit.js";
-import { field } from "/dialog.js";
+import { field, suggestions } from "/dialog.js";
 
 const KEPT = "starting"; // survives a reload: {key, request, run?}
 const BESIDE = ["allowed_failures", "grace_seconds", "retries", "memory_factor", "tags", "report"]; // not in the form
@@ -31,7 +29,7 @@ function open(starting, like = null) {
   const tasks = whole("tasks", "Tasks");
   const parallel = whole("max_parallel", "Parallel tasks");
   const longest = whole("max_duration_seconds", "Time limit, seconds");
-  const limit = whole("start_limit_seconds", "Start timeout, seconds", "default");
+  const limit = whole("start_limit_seconds", "Start timeout, seconds");
   const args = area("arguments", "Arguments, one name=value a line", "site=https://books.example");
   const settings = area("settings", "Settings of the crawl framework, one name=value a line", "DOWNLOAD_DELAY=2");
   const labels = control("labels", "Labels, with blanks between", { placeholder: "site:books.example" });
@@ -42,12 +40,11 @@ function open(starting, like = null) {
     for (const { input } of numbers) input.placeholder = entry[input.name === "tasks" ? "processes" : input.name] ?? own;
   };
   crawler.input.onchange = showDefaults;
-  const names = h("datalist", { id: "crawlers" });
   const problem = alertLine();
   const send = h("button.primary", { type: "submit" }, "Start");
   const form = h("form", { onsubmit: submit },
     h("h2", { id: "start-title" }, "Start a run"),
-    crawler.element, names,
+    crawler.element, suggestions("crawlers", "/v1/crawlers", ({ crawlers }) => crawlers),
     args.element, settings.element,
     h("div.fields", [...numbers, labels].map(({ element }) => element)),
     problem,
@@ -102,11 +99,6 @@ function open(starting, like = null) {
     document.getElementById("token")?.focus();
   }
 
-  function forget() {
-    starting = null;
-    sessionStorage.removeItem(KEPT);
-  }
-
   const keep = () => sessionStorage.setItem(KEPT, JSON.stringify(starting));
 
   async function wait() {
@@ -124,7 +116,10 @@ function open(starting, like = null) {
       } catch (error) {
         if (error.status === 401) return setAside();
         if (!isOpen(error)) {
-          if (AT_FAULT.includes(error.status)) forget();
+          if (AT_FAULT.includes(error.status)) {
+            starting = null;
+            sessionStorage.removeItem(KEPT);
+          }
           return refuse(error);
         }
         setText(waits, `Waits: ${error.message}. Asking again ...`);
@@ -200,9 +195,6 @@ function open(starting, like = null) {
   }
   document.body.append(dialog);
   dialog.showModal();
-  get("/v1/crawlers", closed.signal)
-    .then(({ crawlers }) => names.replaceChildren(...crawlers.map((name) => h("option", { value: name }))))
-    .catch(() => {}); // a name can be typed
   if (like) showDefaults();
   if (starting) wait();
   else crawler.input.focus();

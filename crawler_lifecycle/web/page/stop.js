@@ -1,11 +1,11 @@
-import { counts, duration, h, inWords, isOver, listen, number, post, setText } from "/kit.js";
+import { duration, h, inWords, isOver, listen, number, post, setText, stateCounts } from "/kit.js";
 import { openDialog, reasonField } from "/dialog.js";
 
 export function askToStop(runs, force, done) {
   const isOne = runs.length === 1;
   const what = isOne ? `run ${runs[0].run_id}` : `${number(runs.length)} runs`;
   const seconds = isOne && runs[0].request.grace_seconds;
-  const lines = runs.map((run) => h("li", h("b", isOne ? "" : `${run.run_id} `, run.crawler), ": ", h("span", counts(run.tasks))));
+  const lines = runs.map((run) => h("li", h("b", isOne ? "" : `${run.run_id} `, run.crawler), ": ", h("span", stateCounts(run.tasks))));
   const reason = reasonField();
   const dialog = openDialog({
     title: force ? `Kill ${what} now?` : `Stop ${what}?`, submit: `${force ? "Kill" : "Stop"} ${what}`, danger: true, first: reason.input,
@@ -34,7 +34,7 @@ export function askToStop(runs, force, done) {
   // Also where it ended while the question was open.
   listen(({ kind, run }) => {
     const place = kind === "run" ? runs.findIndex((each) => each.run_id === run.run_id) : -1;
-    if (place >= 0) setText(lines[place].lastChild, isOver(run) ? inWords(run.reason) : counts(run.tasks));
+    if (place >= 0) setText(lines[place].lastChild, isOver(run) ? inWords(run.reason) : stateCounts(run.tasks));
     if (place >= 0 && isOne && isOver(run)) dialog.end(`The run is over: ${inWords(run.reason)}.`);
   }, dialog.signal);
 }

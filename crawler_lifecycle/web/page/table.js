@@ -3,8 +3,8 @@
 import { attempt, emptyLine, fill, h, isOpen, listen, patch, pauseAfter, say, skeleton, toast } from "/kit.js";
 
 // A list whose lines stay. `columns`: {heading: cell of an item}, or {"heading|class": cell}.
-// `below(item)`: what is shown under its line, if anything. Each item has a `key`, and may have a `look` for its line.
-// `orders`: {heading: order}; `sort(order)` is called when somebody chooses an order, `show` gets the chosen order.
+// `below(item)`: what is shown under its line, if anything. Each item has a `key`, and may have a `look`.
+// `orders`: {heading: order}; `sort` hears the order that somebody chooses, `show` gets it.
 export function makeGrid(kind, columns, { below = () => null, orders = {}, sort } = {}) {
   const names = Object.keys(columns).map((name) => name.split("|"));
   const heads = names.map(([name, kind]) => (name ? h("th", { scope: "col", class: kind }, orders[name] ? h("button", () => sort(orders[name]), name) : name) : h("td")));
@@ -27,8 +27,7 @@ export function makeGrid(kind, columns, { below = () => null, orders = {}, sort 
   return { element: h(`table.list.${kind}`, h("thead", h("tr", heads)), body), show };
 }
 
-// A grid of items without a stream. `read(cursor)` returns the items, and the cursor of the next page. Only the latest
-// answer is shown, or `none`.
+// A grid of items without a stream. `read(cursor)` returns items, and the next page's cursor. `none`: shown for no items.
 export function makeTable({ columns, read, none, signal, kind = "boxed", again = 5000 }) {
   const pages = [null]; // the cursors of the pages up to this one
   let next = null;
@@ -79,7 +78,7 @@ export function showTable({ main, title, tools = [], about = [], ...rest }) {
   return table;
 }
 
-// What is asked of the API with a click in a table, which is read anew then.
+// A command to the API; then the table is read again.
 export const commandButton = (name, send, done, properties) => h("button", {
   ...properties, onclick: async ({ target }) => {
     await attempt(target, async () => toast(await send()));

@@ -1,4 +1,4 @@
-import { capital, crawled, crawlerLink, duration, endedBecause, fill, get, h, inWords, isOver, lasting, link, look, mayOperate, number, pill, post, progress, runLink, setText, shownStatus, standing, time, toast, took, when } from "/kit.js";
+import { capital, counted, crawled, crawlerLink, duration, endedBecause, fill, get, h, inWords, isOver, lasting, link, look, mayOperate, number, pairs, pill, post, progress, runLink, setText, showMissing, shownStatus, standing, sum, time, toast, took, when } from "/kit.js";
 import { drawColumns } from "/chart.js";
 import { question } from "/dialog.js";
 import { openStart } from "/start.js";
@@ -27,7 +27,7 @@ export function showCrawlers({ main, signal }) {
       "Last ten runs|dots": ({ ends }) => health(ends),
       ...Object.fromEntries(Object.entries(OF_A_RUN).map(([name, cell]) => [name, ({ latest }) => (latest ? cell(latest) : name === "Status" && h("span.quiet", "never run"))])),
       Next: ({ next }) => next && due(next),
-      "|act": ({ key }) => mayOperate() && h("div.actions", h("button", () => openStart({ crawler: key }), "Start \u2026")),
+      "|act": ({ key }) => mayOperate() && h("div.actions", h("button", () => openStart({ crawler: key }), "Start …")),
     },
     read: async () => {
       const [{ crawlers }] = await Promise.all([get("/v1/crawler-runs", signal), learn()]);
@@ -45,7 +45,7 @@ export function showCrawler({ main, name, signal }) {
   const about = h("div.run", told, plans,
     h("div.columns", h("section.card", h("h2", "Duration"), durations), h("section.card", h("h2", "Items"), items)),
     h("details", h("summary", "Catalogue entry"), entry), h("h2", "Latest runs"));
-  const start = h("button.primary", { hidden: true, onclick: () => openStart({ crawler: name }) }, "Start \u2026");
+  const start = h("button.primary", { hidden: true, onclick: () => openStart({ crawler: name }) }, "Start …");
   let isKnown = true;
   get(`/v1/crawlers/${encodeURIComponent(name)}`, signal).then((found) => setText(entry, JSON.stringify(found, null, 1)), (error) => {
     isKnown = ![404, 410, 422].includes(error.status);
@@ -62,21 +62,15 @@ export function showCrawler({ main, name, signal }) {
       const over = runs.filter(isOver).reverse();
       const judged = over.filter((run) => shownStatus(run) !== "STOPPED");
       const good = judged.filter((run) => look(run) === "COMPLETED").length;
-      if (!isKnown && !runs.length) return showUnknown(main, name);
+      if (!isKnown && !runs.length) showMissing(main, `There is no crawler ${name} in the catalogue, and no run of it.`, "#/crawlers", "Show all crawlers");
       start.hidden = !mayOperate() || !isKnown;
-      setText(told, [!isKnown && "This crawler is no longer in the catalogue.", successOf(good, judged.length)].filter(Boolean).join(" "));
+      setText(told, [!isKnown && "This crawler is no longer in the catalogue.", judged.length > 0 && `${number(good)} of the last ${counted(judged.length, "run")} finished.`].filter(Boolean).join(" "));
       const column = (run, value) => ({ title: `run ${run.run_id}, ${shownStatus(run).toLowerCase()}`, status: look(run), value });
       drawColumns(durations, over.map((run) => column(run, took(run))), duration, "No run is over yet.");
       drawColumns(items, over.map((run) => column(run, run.stats?.items ?? null)), number, "No items reported.");
       return { items: runs.map((run) => ({ key: run.run_id, look: look(run), ...run })) };
     },
   });
-}
-
-function showUnknown(main, name) {
-  document.title = "Not found";
-  main.replaceChildren(h("p.empty", `There is no crawler ${name} in the catalogue, and no run of it.`, h("br"), h("a.button", { href: "#/crawlers" }, "Show all crawlers")));
-  return { items: [] };
 }
 
 // How the latest runs ended, newest last.
@@ -88,34 +82,38 @@ export function health(ends) {
     ends.toReversed().map((end) => h("i", { dataset: { status: look(end) }, title: told(end) }))), judged.length > 0 && h("small.num", `${number(Math.round(100 * good / judged.length))} %`)];
 }
 
-function successOf(good, all) {
-  if (!all) return "";
-  if (all === 1) return good ? "The last run finished." : "The last run did not finish well.";
-  return `${number(Math.round(100 * good / all))} % of the last ${number(all)} runs finished.`;
-}
-
 // The day, if it is not within one.
 export const due = (at) => (Date.parse(at) - Date.now() > 86_400_000 ? time(at) : when(at));
 
+const KINDS = { unsupervised: "no workflow", undelivered: "notice not delivered", miscounted: "limits miscounted" };
+const withTimes = (text) => capital(text).split(/(\d{4}-\d\d-\d\dT[\d:.]+Z)/).map((each, place) => (place % 2 ? time(each) : each));
+
 export function showAudits({ main, signal }) {
-  const about = h("p.quiet");
+  const [tiles, problems] = [h("dl.tiles"), h("div.health")];
   const now = h("button", { hidden: true, onclick: () => question(
     "Audit now?", "Audit now", "The audit also repairs what it finds: it ends leftover jobs, for example.",
     async () => { await post("/v1/audits", { repair: true }); toast("The audit has started."); table.load(); },
-  ) }, "Audit now \u2026");
+  ) }, "Audit now …");
   const table = showTable({
-    main, signal, title: "Audits", tools: h("div.actions.right", now), about: [about], none: "The audits found nothing that disagrees.",
+    main, signal, title: "Audits", tools: h("div.actions.right", now), none: "The audits found nothing that disagrees.",
+    about: [h("p.quiet", "An audit compares the database with Temporal and the cluster, and repairs what disagrees."), problems, tiles, h("h2", "Findings")],
     columns: {
-      Finding: (each) => h("b", inWords(each.kind)), Run: (each) => (each.run_id ? runLink(each.run_id, each.run_id) : each.subject),
-      What: (each) => each.message, Done: (each) => each.problem ?? each.action ?? "",
-      Since: (each) => when(each.first_seen_at), Closed: (each) => (each.closed_at ? when(each.closed_at) : pill("open")),
+      Finding: (each) => [h("b", capital(KINDS[each.kind] ?? inWords(each.kind))), h("p", withTimes(each.message.replace(/^it\b/, "the run")))],
+      Run: (each) => each.run_id && runLink(each.run_id, each.run_id),
+      Repair: (each) => [each.action && [capital(each.action), " ", h("small", when(each.acted_at), each.acts > 1 && `, ${counted(each.acts, "time")}`)],
+        each.problem && !each.closed_at && h("p.bad", capital(each.problem))].flat(),
+      Found: (each) => when(each.first_seen_at), State: (each) => (each.closed_at ? ["closed ", when(each.closed_at)] : pill("odd", "open")),
     },
     read: async () => {
-      const { audits, findings, last_complete_at: last, first_due: first, problem } = await get("/v1/audits", signal);
+      const { audits, findings, open, last_complete_at: last, next_due: next, problem } = await get("/v1/audits", signal);
       now.hidden = !mayOperate();
-      const examined = Object.values(audits.find((each) => each.complete)?.parts ?? {}).reduce((all, part) => all + part.examined, 0);
-      fill(about, ["An audit compares the database with Temporal and the cluster, and repairs what disagrees. ",
-        ...(last ? ["The last complete audit ended ", when(last), examined > 0 && `, after ${number(examined)} checks`, "."] : [first ? `${capital(first)}.` : "No audit has been complete yet."]), problem && h("b.bad", ` ${capital(problem)}.`)]);
+      const parts = Object.entries(audits.find((each) => each.finished_at)?.parts ?? {});
+      fill(problems, [problem, ...parts.map(([name, part]) => part.problem && `${name}: ${part.problem}`)].filter(Boolean).map((text) => h("p.problem", capital(text))));
+      fill(tiles, pairs({
+        "Next audit": next ? due(next) : "none planned", "Last complete audit": last ? when(last) : "none yet",
+        "Last audit checked": parts.map(([name, part]) => `${number(part.examined)} ${name}`).join(", ") || "nothing",
+        "Open findings": sum(open) ? h("b.odd", number(sum(open))) : number(0),
+      }));
       return { items: findings.map((each) => ({ key: `${each.kind}${each.subject}${each.first_seen_at}`, ...each })) };
     },
   });

@@ -84,7 +84,7 @@ export function makeTasks(id, place, signal, again) {
     press(inTime, !chart.hidden);
     if (!chart.hidden) drawChart(chart, page.tasks.map(inParts));
     const ends = order === "task" ? [page.tasks[0]?.task, page.tasks.at(-1)?.task] : [firsts.at(-1) + 1, firsts.at(-1) + page.tasks.length];
-    setText(range, page.tasks.length ? `${ends.map(number).join("\u2013")} of ${number(page.total)}` : "");
+    setText(range, page.tasks.length ? `${ends.map(number).join("–")} of ${number(page.total)}` : "");
     previous.hidden = firsts.length === 1;
     next.hidden = page.next === null;
     pager.hidden = previous.hidden && next.hidden;

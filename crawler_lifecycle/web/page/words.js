@@ -72,7 +72,6 @@ export function utc(iso) {
   return `${day} ${year}, ${clock} UTC`;
 }
 
-// A duration that grows: see `tick`.
 export const lasting = (since, until) => since && h("span.num", { dataset: until ? {} : { since } },
   duration((until ? new Date(until) : new Date()) - new Date(since)));
 
@@ -111,9 +110,8 @@ export const drawChips = (chips, states, count, isChosen, choose, isMore) => pat
     press(chip, isChosen(state));
   });
 
-export const stateCounts = (found, states) =>
+export const stateCounts = (found, states = TASK_STATES) =>
   states.filter((state) => found[state]).map((state) => `${number(found[state])} ${stateInWords(state)}`).join(", ");
-export const counts = (tasks) => stateCounts(tasks, TASK_STATES);
 
 // From the left: what is over, what runs; what waits stays empty.
 export function setBar(element, tasks, states = TASK_STATES) {
@@ -135,7 +133,6 @@ export function taskCount(tasks) {
 
 export const cause = (name) => CAUSES[name] ?? name.replaceAll("_", " ");
 
-// A list's message for an unknown status.
 export function unknownStatus(noun, given, known) {
   const wrong = given.find((each) => !known.includes(each));
   return wrong === undefined ? "" : `There is no ${noun} "${wrong}".`;
@@ -148,7 +145,6 @@ const wasHeld = (run) => Boolean(run.held_by) && !run.admitted_at;
 const mayWait = ["INITIALIZING", "PROCESSING"]; // a reopened run whose main job succeeded before is PROCESSING
 export const isInLine = (run) => wasHeld(run) && mayWait.includes(run.status) && run.intent === "RUN";
 
-// What an open run does or waits for, in a few words.
 export function progress(run) {
   if (isOver(run)) return run.export_state === "pending" ? "waiting for the export" : "";
   if (run.waiting_cause && isInLine(run)) return `queued: ${run.waiting_message}`;
@@ -167,7 +163,7 @@ export function crawled(stats) {
     .join(", ");
 }
 
-// Errors a page, or nothing where a crawl reported none of them, or few. A page may have several: no percentage.
+// Nothing where there are few. A page may have several errors: no percentage.
 export const errorRate = (stats) => (stats?.errors > 0 && stats.pages > 0 && stats.errors / stats.pages >= 0.01 ? `${number(Number((stats.errors / stats.pages).toPrecision(2)))} errors per page` : "");
 
 function size(bytes) {
@@ -195,7 +191,7 @@ export const inWords = (reason) => (reason ?? "").replaceAll("_", " ");
 export function makeLine(line) {
   const who = [line.actor, line.door].filter(Boolean).join(", ");
   return h("li", time(line.at), h("b", inWords(line.event)),
-    h("span", line.message, who && h("small", ` \u2014 ${who}`)));
+    h("span", line.message, who && h("small", ` — ${who}`)));
 }
 
 export const capital = (text) => text && text[0].toUpperCase() + text.slice(1);
