@@ -27,6 +27,7 @@ CAUSES = {
     reasons.DISPATCHER: "the dispatcher",
     reasons.CAPACITY: "capacity",
     reasons.QUOTA: "quota in the cluster",
+    reasons.STARTING: "its start",
     reasons.UNSCHEDULABLE: "a node that fits",
     reasons.RETRY_PAUSE: "the pause before its next attempt",
     reasons.RUN_LIMIT: "its turn (limit of the run)",

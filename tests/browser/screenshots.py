@@ -20,7 +20,7 @@ from tests.waiting import eventually
 SHOPS = Path(__file__).parents[2] / "examples" / "flows" / "shops_manager.py"
 FOLDER = Path(__file__).parents[2] / "docs" / "screenshots"
 Size = tuple[int, int]
-DESKTOP, LIST, PHONE = (1100, 760), (1100, 560), (390, 780)
+DESKTOP, TALL, LIST, PHONE = (1100, 760), (1100, 640), (1100, 560), (390, 780)
 RUNS = "document.querySelectorAll('.runs tbody tr').length"
 BOXES = "document.querySelectorAll('.box[data-status=%s]').length"
 ITEMS_OVER = "document.querySelector('.waits').textContent"
@@ -134,7 +134,7 @@ async def play(stage: Stage) -> None:
     await stage.until(first, "PROCESSING")
     await stage.pause(crawler="failing", reason="the site is being rebuilt")
     await stage.show("#/installation", "document.querySelector('.limits').textContent.includes('rebuilt')")
-    await stage.take("limits-light", LIST)
+    await stage.take("limits-light", TALL)
 
 
 async def play_flows(stage: Stage) -> None:
@@ -143,14 +143,14 @@ async def play_flows(stage: Stage) -> None:
     states = {"completed": 2, "discarded": 1, "cancelled": 1}
     ready = [f"{BOXES % state} === {number}" for state, number in states.items()]
     await stage.show("#/flows/bookshop%2Fnovember?view=graph", " && ".join(ready))
-    await stage.take("flow-light", LIST)
+    await stage.take("flow-light", TALL)
     await stage.show("#/flows/bookshop%2Fnovember?view=ledger", "document.querySelector('.jobs tbody tr')")
     await stage.take("flow-phone", PHONE)
     await stage.show(f"#/flows/{shops}", f"{ITEMS_OVER}.includes(', 1 failed')")
-    await stage.page.until(f"parseInt({ITEMS_OVER}) >= 9")
+    await stage.page.until(f"parseInt({ITEMS_OVER}) >= 9 && document.querySelector('td .pill[data-status=failed]')")
     await stage.take("items-dark", DESKTOP, dark=True)
     await stage.show("#/crawlers/shop", "document.querySelectorAll('.columns-of i').length > 18")
-    await stage.take("crawler-light", DESKTOP)
+    await stage.take("crawler-light", TALL)
 
 
 def bookshop() -> Workflow:

@@ -16,7 +16,7 @@ export function showInstallation({ main, signal }) {
     main, signal, title: "Installation", kind: "boxed.limits", none: "", tools: h("div.actions.right", add),
     about: [tiles, full, health, h("h2", "Limits"), h("p.quiet", "A run is queued until every limit of its scopes has room. Lowering a limit does not stop running work.")],
     columns: {
-      Scope: ({ scope }) => scopeLink(scope),
+      "Scope|name": ({ scope }) => scopeLink(scope),
       "Runs|num": (each) => use(each.runs_begun, each.runs),
       "Tasks|num": (each) => use(each.tasks_in_cluster, each.tasks),
       "Weight|num": ({ weight }) => weight && number(weight),

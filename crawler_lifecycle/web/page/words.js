@@ -15,13 +15,12 @@ export const FLOW_STATES = ["executing", "paused", "completed", "cancelled", "di
 const OVER = new Set(["COMPLETED", "FAILED"]);
 const CAUSES = {
   main_job: "the main job to run", dispatcher: "the dispatcher", capacity: "capacity",
-  quota: "quota in the cluster", unschedulable: "a node that fits",
+  quota: "quota in the cluster", starting: "its start", unschedulable: "a node that fits",
   retry_pause: "the pause before its next attempt", run_limit: "its turn (limit of the run)",
   admission: "a place (limit of the installation, a crawler or a label)", paused: "the end of a pause",
 };
 
 export const isOver = (run) => OVER.has(run.status);
-// Of all counts, or of those of these states.
 export const sum = (counts, ...states) => Object.entries(counts).reduce((all, [state, each]) => all + (!states[0] || states.includes(state) ? each : 0), 0);
 // Intl takes longest at the start of the page.
 export const number = (value) => String(Math.round(value * 1000) / 1000).replace(/(?<!\.\d*)\B(?=(\d{3})+(?!\d))/g, ",");
