@@ -354,6 +354,14 @@ def cut(port: int, account: str) -> None:
                 cursor.execute(f"KILL {number:d}")
 
 
+@contextmanager
+def locked(port: int) -> Iterator[None]:
+    """Everybody may read, and every write waits, as during a backup."""
+    with _administrator(port) as connection, connection.cursor() as cursor:
+        cursor.execute("FLUSH TABLES WITH READ LOCK")
+        yield
+
+
 def set_read_only(port: int, *, is_so: bool) -> None:
     """For everybody but its administrator."""
     execute(port, f"SET GLOBAL read_only = {int(is_so)}")
