@@ -131,10 +131,7 @@ def _announce(stack: "Stack", *, stop_jobs: bool, as_json: bool) -> None:
         *(f"  steps, managers   {target}" for target in plan.steps.targets),
         "",
         "Try from a second terminal:",
-        *(
-            f"  {crawlctl_command()} {command}{option}"
-            for command in ("doctor", f"run {shlex.quote(_a_crawler_of(stack))}", "list")
-        ),
+        *(f"  {crawlctl_command()} {command}{option}" for command in ("doctor", _first_start(stack), "list")),
         "",
         "Ctrl-C ends the stack and its jobs." if stop_jobs else "Ctrl-C ends the stack; jobs continue.",
     ):
@@ -142,11 +139,16 @@ def _announce(stack: "Stack", *, stop_jobs: bool, as_json: bool) -> None:
     return None
 
 
-def _a_crawler_of(stack: "Stack") -> str:
-    """Return the name of a crawler in the stack's catalogue."""
+def _first_start(stack: "Stack") -> str:
+    """Return a command that starts something on the stack: a hosted file's flow, or a run of a crawler."""
     from crawler_lifecycle.clusters.adapters.catalogue import Catalogue
+    from crawler_lifecycle.flows.authors.modules import is_file
 
-    return Catalogue.load(Path(stack.plan.environment["CRAWLER_SCHEDULER__CATALOGUE"])).names()[0]
+    for target in stack.plan.steps.targets:
+        if is_file(target):
+            return f"flow run {shlex.quote(target)}"
+    catalogue = Catalogue.load(Path(stack.plan.environment["CRAWLER_SCHEDULER__CATALOGUE"]))
+    return f"run {shlex.quote(catalogue.names()[0])}"
 
 
 def _report_jobs(control: "Control", say: "Say", *, stop_jobs: bool) -> None:

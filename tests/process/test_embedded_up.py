@@ -16,6 +16,15 @@ from tests.waiting import eventually
 
 pytestmark = [pytest.mark.process, pytest.mark.system, pytest.mark.timeout(240)]
 ALL_BUT_FULL = 60  # MiB: less than a disk has to have free
+FLOW = """
+from crawler_lifecycle.flows import Workflow, crawl
+
+def count():
+    return 1
+
+def workflow():
+    return Workflow("shops").add("shop", crawl("my shop")).add("count", count, deps="shop")
+"""
 PARTS = {"temporal", "scheduler", "dispatcher", "watcher", "api", "lifecycle", "reaper"}
 
 
@@ -85,16 +94,19 @@ async def test_the_first_command_of_the_help_succeeds(state: Path) -> None:
         assert "ended COMPLETED (outcome finished, reason all_succeeded)" in first.output
 
 
-async def test_what_it_suggests_works_with_the_catalogue_at_hand(state: Path) -> None:
-    """The suggestion was `run sleeper`, a crawler in the catalogue of the examples alone."""
-    catalogue = state.parent / "own.toml"
+@pytest.mark.parametrize("hosts_a_file", [False, True])
+async def test_what_it_suggests_works(state: Path, hosts_a_file: bool) -> None:
+    """The suggestion was a crawler in the catalogue of the examples alone, also beside a hosted file."""
+    catalogue, flow = state.parent / "own.toml", state.parent / "my_flow.py"
     catalogue.write_text('[crawlers."my shop"]\ncommand = ["true"]\n')
-    async with up(state, "--catalogue", str(catalogue)) as command:
+    flow.write_text(FLOW)
+    hosted = ["--flows", str(flow)] if hosts_a_file else []
+    async with up(state, "--catalogue", str(catalogue), *hosted) as command:
         await command.wait_for("Ctrl-C ends the stack")
         lines = command.output[command.output.index("Try from a second") :].splitlines()[1:4]
         suggested = [shlex.split(line)[1:] for line in lines]
-        assert [words[0] for words in suggested] == ["doctor", "run", "list"]
-        assert suggested[1][1] == "my shop"
+        start = ["flow", "run", str(flow)] if hosts_a_file else ["run", "my shop"]
+        assert [suggested[0][:1], suggested[1][: len(start)], suggested[2][:1]] == [["doctor"], start, ["list"]]
         for words in suggested:
             async with crawlctl(state.parent, *words) as tried:
                 assert await tried.end() == 0, tried.output

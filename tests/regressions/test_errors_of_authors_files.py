@@ -103,7 +103,7 @@ def test_a_generator_that_raises_ends_the_preview(crawlctl: Crawlctl, write: Cal
     result = crawlctl("flow", "check", str(file))
     assert result.exit_code == 2
     first, second, *_ = result.stdout.splitlines()
-    assert first == "manager shops: 1 parameter set read, 1 job, 0 repeated, 0 refused before an error"
+    assert first == "manager shops: 1 input read, 1 job, 0 duplicates skipped, 0 refused before an error"
     assert second == "  1  books  shop=one"
     lines = result.stderr.splitlines()
     assert lines[0] == f"Error: Shops: ValueError: no second shop ({file}, line 12)"

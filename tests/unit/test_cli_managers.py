@@ -289,9 +289,9 @@ def test_a_preview_writes_nothing(flow: Flow, file: Path, tmp_path: Path) -> Non
     result = flow(*words, "--first", "2", "--duration", "1h", "--", "--own", "8")
     assert result.exit_code == 2, result.output
     head, *rest = result.stdout.splitlines()
-    assert head == "manager nightly: 10 parameter sets read, 8 jobs, 1 repeated, 1 refused"
+    assert head == "manager nightly: 10 inputs read, 8 jobs, 1 duplicate skipped, 1 refused"
     assert rest[:3] == ["  1  books  shop=shop-0", "  2  books  shop=shop-1", "  ... and 6 further jobs"]
-    assert rest[3] == "  9  repeated: equals 1"
+    assert rest[3] == "  9  duplicate of 1"
     assert rest[4].startswith("  10  refused: spider_args.shop: expected a text")
     assert rest[5] == "forecast: 2 hours with 4 jobs at once"
     catalogue.write_text('[crawlers.other]\ncommand = ["true"]\n')

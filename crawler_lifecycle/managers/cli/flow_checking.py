@@ -210,13 +210,13 @@ def _preview_lines(result: "Preview", missing: Sequence[str] | None, hours: floa
     goes_on = " so far: the generator continues, see --most" if result.problem is None else " before an error"
     more = "" if result.is_exhausted else goes_on
     yield (
-        f"manager {result.name}: {counted(result.read, 'parameter set')} read, {counted(result.new, 'job')}, "
-        f"{len(result.repeated)} repeated, {len(result.refused)} refused{more}"
+        f"manager {result.name}: {counted(result.read, 'input')} read, {counted(result.new, 'job')}, "
+        f"{counted(len(result.repeated), 'duplicate')} skipped, {len(result.refused)} refused{more}"
     )
     yield from (f"  {job.number}  {_job_words(job)}" for job in result.jobs)
     if result.new > len(result.jobs):
         yield f"  ... and {counted(result.new - len(result.jobs), 'further job')}"
-    yield from _cut(f"  {job.number}  repeated: equals {job.repeats}" for job in result.repeated)
+    yield from _cut(f"  {job.number}  duplicate of {job.repeats}" for job in result.repeated)
     yield from _cut(f"  {job.number}  refused: {job.problem}" for job in result.refused)
     if result.differences:
         yield "not as in shub-workflow:"
