@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from contextlib import closing
 from datetime import timedelta
 
 import httpx
@@ -9,6 +10,8 @@ import pytest
 from sqlalchemy import update
 from temporalio.testing import WorkflowEnvironment
 
+from crawler_lifecycle.assembly import checks
+from crawler_lifecycle.assembly.store import SqlStore
 from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.database.schema import histories
 from crawler_lifecycle.model.answers import Started
@@ -45,6 +48,7 @@ async def test_a_run_says_what_it_waits_for_and_goes_on_or_ends(faulty: Faulty, 
     assert {details.run.status for details in waiting} == {RunStatus.INITIALIZING}
     for name, cause in CAUSES.items():
         assert cause in service.crawlctl("show", str(runs[name].run_id))
+    doctor_names_the_missing_image(service, runs["no-image"])
 
     service.bed.admin.merge(service.pod(runs["gated"]), {"spec": {"schedulingGates": None}})
     assert_completed(await service.until_over(runs["gated"]), 1)
@@ -70,6 +74,14 @@ async def test_a_run_says_what_it_waits_for_and_goes_on_or_ends(faulty: Faulty, 
     assert (details.run.reason, details.tasks[0].status) == ("stopped", TaskStatus.STOPPED)
 
     await it_is_seen_by_everybody_that_the_cluster_is_full(faulty, real_time, runs["huge"])
+
+
+def doctor_names_the_missing_image(service: Service, run: Started) -> None:
+    let_time_pass(service, run, verdict.OBSTACLE_PATIENCE)
+    with closing(Database(service.database_url, pool_size=2)) as database:
+        (line,) = checks._waiting("cannot start", SqlStore(database).records.obstructed(9))
+    assert f"The first, run {run.run_id} of crawler no-image: image_pull: " in line
+    assert "not found" in line
 
 
 async def it_is_seen_by_everybody_that_the_cluster_is_full(
