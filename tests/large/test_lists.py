@@ -194,7 +194,6 @@ def test_what_needs_attention(store: SqlStore, reads: Reads) -> None:
         partial(store.records.saturated, 50),
         partial(store.records.obstructed, 50),
         store.records.failing_crawlers,
-        store.records.figures,
         partial(store.flow_records.awaiting_approval, limit=10),
         partial(store.flow_records.without_host, NOW - HOST_PATIENCE, limit=10),
         partial(store.flow_records.with_failed_items, NOW - FAILURES_SHOWN, limit=10),
