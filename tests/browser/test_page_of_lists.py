@@ -58,6 +58,17 @@ SLOW_LISTS = """void (window.fetch = ((real) => async (path, ...rest) => {
   if (path.startsWith('/v1/runs?')) await new Promise((resume) => setTimeout(resume, 1200));
   return real(path, ...rest);
 })(window.fetch))"""
+AUDITS = """void (window.fetch = ((real) => (path, ...rest) => {
+  if (path !== '/v1/audits') return real(path, ...rest);
+  const at = (seconds) => new Date(Date.now() + 1000 * seconds).toISOString();
+  const part = (examined, problem) => ({examined, problem});
+  const finding = {kind: 'unsupervised', subject: 'u', run_id: 7, first_seen_at: at(-180_000), acted_at: at(0), acts: 3,
+    message: 'it has had no workflow since 2020-01-21T06:20:00Z', action: 'started again', problem: 'refused'};
+  return Promise.resolve(Response.json({
+    audits: [{finished_at: null, parts: {}},
+      {finished_at: at(-9), parts: {runs: part(12), jobs: part(30, 'the cluster does not answer')}}],
+    last_complete_at: at(0), next_due: at(7300), open: {unsupervised: 1}, findings: [finding]}));
+})(window.fetch))"""
 SCHEDULES = """void (window.fetch = ((real) => (path, ...rest) => path === '/v1/schedules'
     ? Promise.resolve(Response.json({schedules: [
         {schedule_id: 'nightly', crawler: 'books', cron: ['0 3 * * *'], time_zone: 'UTC',
@@ -507,6 +518,21 @@ async def test_audits_and_schedules_have_pages(page: Page) -> None:
     await page.evaluate("location.hash = '#/schedules'")
     await page.until("document.querySelector('h1').textContent === 'Schedules'")
     await page.until("!document.querySelector('.empty').hidden")  # Temporal is away here
+
+
+async def test_audits_say_when_the_next_is_due_and_what_they_found(page: Page) -> None:
+    await page.evaluate(AUDITS)
+    await page.evaluate("location.hash = '#/audits'")
+    tiles = "[...document.querySelectorAll('.tiles dd')].map((each) => each.innerText).join('; ')"
+    await page.until(f"{tiles} === 'in 2 h; now; 12 runs, 30 jobs; 1'")
+    assert await page.evaluate("document.querySelector('.problem').innerText") == "Jobs: the cluster does not answer"
+    row = "[...document.querySelectorAll('tbody td')].map((cell) => cell.innerText.replace(/\\s+/g, ' ')).join(' | ')"
+    words = (
+        "No workflow The run has had no workflow since 21 Jan, 06:20 | 7 | Started again now, 3 times Refused | 2 d ago"
+    )
+    assert await page.evaluate(row) == f"{words} | open"
+    await page.reload()
+    await page.until(IS_LIVE)
 
 
 async def test_a_run_is_started_again_with_what_it_had(page: Page, shelf: Shelf) -> None:
