@@ -228,6 +228,16 @@ def test_pods_that_lost_their_job_are_asked_to_end(house: House) -> None:
     assert found.unwanted == ""
 
 
+def test_an_image_that_is_missing_for_tasks_is_logged_once(house: House, caplog: pytest.LogCaptureFixture) -> None:
+    plan = house.started("sleepy", tasks=1)
+    uid = house.details(plan).tasks[0].job_uid or ""
+    waits = JobLook(0, 1, uid, "job", JobPhase.WAITING, IMAGE_PULL, message="401", give_up_after=timedelta(hours=1))
+    for message in ("401", "back-off"):
+        differences, _ = shown(house, plan, replace(waits, message=message))
+        house.do(house.reconciliation.sync_statuses, StatusWrite(run=plan.run, changes=differences.changes))
+    assert caplog.messages == [f"run {plan.run.run_id}: 1 task cannot start. Task 0: image_pull: 401"]
+
+
 @pytest.mark.parametrize("started", [None, "before the last look", "behind the last look"])
 def test_a_job_that_waits_in_vain_is_ended_only_if_it_still_waits(house: House, started: str | None) -> None:
     """The webhook that had rejected its pods came back between the look and the end: a live crawl was deleted."""

@@ -11,6 +11,7 @@ from typing import TypeVar
 from temporalio import activity
 
 from crawler_lifecycle.base.ranges import from_ranges, to_ranges
+from crawler_lifecycle.base.words import counted
 from crawler_lifecycle.clusters.ports import Cluster, Uids
 from crawler_lifecycle.delivery.activities.notices import NO_NUDGES, FlowNudges
 from crawler_lifecycle.errors import TemporaryError
@@ -23,6 +24,7 @@ from crawler_lifecycle.runs.ports import Runs, Tasks
 from crawler_lifecycle.runs.rules.limits import is_held
 from crawler_lifecycle.runs.rules.retries import NO_RETRIES, recheck_pause
 from crawler_lifecycle.runs.rules.verdict import (
+    OBSTACLES,
     in_words,
     is_hopeless,
     leaving,
@@ -97,6 +99,7 @@ class ReconciliationActivities:
         open_rows = [row for row in rows if row.task not in now_over]
         unwanted = (*hopeless, *lingering(look, open_rows, run.intent), *overdue(look, rows))
         recheck = recheck_pause(rows, changes, look, now)
+        _log_obstacles(run.run_id, rows, page)
         saturated = saturation(rows, look, now)
         count_saturated(saturated, run.cluster)
         return task_changes.Differences(
@@ -187,6 +190,18 @@ class ReconciliationActivities:
             queued=counts.get(TaskStatus.QUEUED, 0),
             pending=counts.get(TaskStatus.DEPLOYING, 0) + counts.get(TaskStatus.PENDING, 0),
             active=counts.get(TaskStatus.RUNNING, 0) + counts.get(TaskStatus.STOPPING, 0),
+        )
+
+
+def _log_obstacles(run_id: int, rows: Sequence[TaskRow], changes: Sequence[task_changes.TaskChange]) -> None:
+    """Log a new obstacle to the start of tasks, such as a missing image, once for the look."""
+    causes = {row.task: row.cause for row in rows}
+    obstructed = [change for change in changes if change.cause in OBSTACLES and change.cause != causes[change.task]]
+    if obstructed:
+        first = obstructed[0]
+        tasks = counted(len(obstructed), "task")
+        logger.warning(
+            "run %s: %s cannot start. Task %s: %s: %s", run_id, tasks, first.task, first.cause, first.message
         )
 
 
