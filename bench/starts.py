@@ -1,8 +1,9 @@
-"""Starts beside running runs: the starts of many callers at once, and what a pass and a reading of the limits cost."""
+"""Starts beside running runs: starts of several workers at once, and what a pass and a reading of the limits cost."""
 
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from functools import cache, partial
+from multiprocessing import get_context
 from time import perf_counter
 from uuid import uuid4
 
@@ -17,7 +18,8 @@ from crawler_lifecycle.model.run_plan import RunRef
 from crawler_lifecycle.runs.ports import Claim
 from tests.databases import copy_run
 
-CALLERS = 16
+WORKERS = 4  # processes
+CALLERS = 4  # threads of a worker
 NO_LIMIT = 1_000_000
 
 
@@ -31,14 +33,43 @@ def _rows(scale: Scale, database: Database) -> Iterator[Row]:
     store.limits.change(INSTALLATION, {"tasks": NO_LIMIT}, "bench")
     running, open_runs = new_run(store), 1
     _begin(store, running)
+    url = database.engine.url.render_as_string(hide_password=False)
+    with ProcessPoolExecutor(WORKERS, get_context("spawn")) as workers:
+        assert all(workers.map(partial(_begin_all, url), [[]] * WORKERS))  # the processes have started
+        yield from _sizes(scale, database, store, running, open_runs, partial(_started, workers, url))
+
+
+def _started(workers: ProcessPoolExecutor, url: str, starts: Sequence[RunRef]) -> float:
+    """Start the runs in the workers. Return the seconds until the last one has started."""
+    began = perf_counter()
+    assert all(workers.map(partial(_begin_all, url), [starts[number::WORKERS] for number in range(WORKERS)]))
+    return perf_counter() - began
+
+
+def _begin_all(url: str, starts: Sequence[RunRef]) -> bool:
+    store = _store(url)
+    with ThreadPoolExecutor(CALLERS) as pool:
+        return all(pool.map(partial(_begin, store), starts))
+
+
+@cache
+def _store(url: str) -> SqlStore:
+    return SqlStore(Database(url))
+
+
+def _sizes(
+    scale: Scale,
+    database: Database,
+    store: SqlStore,
+    running: RunRef,
+    open_runs: int,
+    started: Callable[[Sequence[RunRef]], float],
+) -> Iterator[Row]:
     for size in scale.open_runs:
         copy_run(database, running.run_id, max(0, size - open_runs))
         store.limits.correct_sums()
         starts = [new_run(store) for _ in range(scale.starts)]
-        began = perf_counter()
-        with ThreadPoolExecutor(CALLERS) as pool:
-            assert all(pool.map(partial(_begin, store), starts))
-        seconds = perf_counter() - began
+        seconds = started(starts)
         open_runs = max(size, open_runs) + len(starts)
         assert store.limits.all()[0].runs_begun == open_runs
         alone = iter([new_run(store) for _ in range(scale.repeats)])
