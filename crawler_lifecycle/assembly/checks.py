@@ -8,8 +8,6 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Protocol, runtime_checkable
 
-import psutil
-
 from crawler_lifecycle.assembly.parts import Parts
 from crawler_lifecycle.assembly.store import SqlStore
 from crawler_lifecycle.audits.commands import AuditCommands
@@ -28,6 +26,7 @@ from crawler_lifecycle.runs.rules.outcome import IN_A_ROW
 from crawler_lifecycle.schedules.commands.late_starts import late_starts
 from crawler_lifecycle.settings import Settings, configuration, stack_file
 from crawler_lifecycle.settings.installation import Installation
+from crawler_lifecycle.settings.stack_processes import find
 from crawler_lifecycle.temporal.connection import search_attribute_types
 from crawler_lifecycle.temporal.engine import Engine
 from crawler_lifecycle.temporal.worker_checks import check_archive_worker, check_worker
@@ -280,7 +279,7 @@ def check_stack(installation: Installation) -> str:
         if not _is_configured_elsewhere(installation):
             raise _missing_stack(installation)
         return "none on this state folder: its parts are looked after elsewhere"
-    ended = [process.name for process in stack.processes if not psutil.pid_exists(process.pid)]
+    ended = [process.name for process in stack.processes if find(process) is None]
     if len(ended) == len(stack.processes):
         raise StackDown(f"every process of the stack on {state} has ended: start the stack again with `crawlctl up`")
     if ended:

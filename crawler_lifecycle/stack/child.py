@@ -12,8 +12,8 @@ from pathlib import Path
 
 from crawler_lifecycle.base.pacing import Backoff
 from crawler_lifecycle.errors import LifecycleError, NotReady
+from crawler_lifecycle.settings import stack_processes
 from crawler_lifecycle.settings.stack_file import Process
-from crawler_lifecycle.stack import processes
 from crawler_lifecycle.stack.plan import StackPart
 
 PROBE_PAUSE = 0.1  # seconds between two probes of a starting process
@@ -65,7 +65,7 @@ class StackChild:
                 env=self._environment,
                 process_group=group,
             )
-        self.record = processes.describe(self.name, self._process.pid)
+        self.record = stack_processes.describe(self.name, self._process.pid)
         self._on_start()
 
     async def wait_ready(self, probe: Probe) -> None:

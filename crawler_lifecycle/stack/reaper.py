@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 
 from crawler_lifecycle.base.hiding import hide_process
-from crawler_lifecycle.settings import stack_file
+from crawler_lifecycle.settings import stack_file, stack_processes
 from crawler_lifecycle.stack import processes
 
 GRACE = 5.0  # seconds between SIGTERM and SIGKILL
@@ -37,13 +37,13 @@ def main(state: Path, stack_id: str, everything: bool) -> None:
 
 
 def _end_children(state: Path, stack_id: str) -> None:
-    """End the group, and the recorded children of an earlier reaper that was killed: they are in another group."""
+    """End the group, and the recorded children of an earlier, killed reaper, in another group."""
     while alive := processes.members(os.getpgrp()):  # without the reaper itself
         processes.end(alive, GRACE)
     recorded = stack_file.read(state)
     if recorded and recorded.stack == stack_id:  # the record of a newer stack stays untouched
         others = [process for process in recorded.processes if process.pid != os.getpid()]
-        processes.end(filter(None, map(processes.find, others)), GRACE)
+        processes.end(filter(None, map(stack_processes.find, others)), GRACE)
 
 
 def _end_jobs(state: Path) -> None:

@@ -17,7 +17,7 @@ import httpx
 
 from crawler_lifecycle.assembly.control import Control
 from crawler_lifecycle.errors import NotReady
-from crawler_lifecycle.settings import stack_file
+from crawler_lifecycle.settings import stack_file, stack_processes
 from crawler_lifecycle.settings.installation import Installation
 from crawler_lifecycle.settings.stack_file import StackFile
 from crawler_lifecycle.stack import processes
@@ -68,7 +68,7 @@ def end_leftovers(state: Path) -> None:
     """End the processes of an earlier stack, and remove its record."""
     recorded = stack_file.read(state)
     if recorded:
-        processes.end(filter(None, map(processes.find, recorded.processes)), LEFTOVER_GRACE)
+        processes.end(filter(None, map(stack_processes.find, recorded.processes)), LEFTOVER_GRACE)
         stack_file.remove(state)
 
 
@@ -161,7 +161,7 @@ class Stack:
 
     def _record(self) -> None:
         """Write the present processes into the stack's file, for other programs."""
-        reaper = processes.describe("reaper", self._reaper.pid) if self._reaper else None
+        reaper = stack_processes.describe("reaper", self._reaper.pid) if self._reaper else None
         records = [reaper, *(child.record for child in self._children)]
         recorded = [record for record in records if record is not None]
         stack = StackFile(stack=self._id, environment=self._environment, web_ui=self.plan.web_ui, processes=recorded)

@@ -18,9 +18,8 @@ import psutil
 from crawler_lifecycle.assembly.control import Control
 from crawler_lifecycle.clusters.local.records import JobFolder
 from crawler_lifecycle.errors import LifecycleError, NotReady
-from crawler_lifecycle.settings import stack_file
+from crawler_lifecycle.settings import stack_file, stack_processes
 from crawler_lifecycle.settings.stack_file import Process
-from crawler_lifecycle.stack import processes
 from tests.chaos import graph, managing
 from tests.chaos.disk import Disk, small_disk
 from tests.chaos.outside import Outside, outside
@@ -215,7 +214,7 @@ class Ground:
 
     def process_of(self, part: str) -> psutil.Process | None:
         recorded = self.recorded().get(part)
-        return processes.find(recorded) if recorded else None
+        return stack_processes.find(recorded) if recorded else None
 
     def signal_part(self, part: str, number: signal.Signals) -> None:
         if recorded := self.recorded().get(part):
@@ -224,7 +223,7 @@ class Ground:
     def _send(self, recorded: Process, number: signal.Signals) -> None:
         """To that very process: its number may be somebody else's by now."""
         with suppress(psutil.NoSuchProcess):
-            if process := processes.find(recorded):
+            if process := stack_processes.find(recorded):
                 process.send_signal(number)
 
     def kill_runner(self, job: Path) -> None:

@@ -1,6 +1,7 @@
 """While the whole stack was down, doctor repeated one cause in seven lines, and its remedies left out --state.
 
 Of a part that had ended, doctor's line was no sentence. A worker that was killed was listed like one that works.
+A zombie, and a later process with the pid of a part, counted as living.
 """
 
 import json
@@ -8,8 +9,10 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from crawler_lifecycle.assembly import checks
@@ -18,8 +21,10 @@ from crawler_lifecycle.assembly.control import Control
 from crawler_lifecycle.errors import NotReady
 from crawler_lifecycle.settings import stack_file
 from crawler_lifecycle.settings.stack_file import Process, StackFile
+from crawler_lifecycle.settings.stack_processes import describe
 from crawler_lifecycle.temporal.worker_checks import LONGEST_POLL, check_archive_worker, check_worker
 from tests.commands import Crawlctl
+from tests.waiting import until
 
 ELSEWHERE = {"TEMPORAL_ADDRESS": "127.0.0.1:1", "CRAWLER_SCHEDULER__URL": "http://127.0.0.1:1"}
 
@@ -30,8 +35,18 @@ def pid_that_has_ended() -> int:
     return process.pid
 
 
+@pytest.fixture
+def zombie() -> Iterator[psutil.Process]:
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        seen = psutil.Process(process.pid)
+        until(lambda: seen.status() == psutil.STATUS_ZOMBIE, "the end of the process")
+        yield seen
+
+
 def write_stack(state: Path, **pids: int) -> None:
-    processes = [Process(name=name, pid=pid, created=1.0) for name, pid in pids.items()]
+    """Write a stack's file. A pid without a process has a process that has ended."""
+    running = {name: describe(name, pid) for name, pid in pids.items()}
+    processes = [running[name] or Process(name=name, pid=pid, created=1.0) for name, pid in pids.items()]
     state.mkdir(exist_ok=True)
     stack_file.write(state, StackFile(stack="s", environment=ELSEWHERE, web_ui="", processes=processes))
 
@@ -79,6 +94,16 @@ def test_parts_that_have_ended_are_told_in_a_sentence(state: Path, ended: list[s
     with pytest.raises(NotReady) as refusal:
         check_stack(Control.open(state).installation)
     assert refusal.value.message.startswith(beginning)
+
+
+def test_a_zombie_and_a_later_process_with_the_same_pid_have_ended(state: Path, zombie: psutil.Process) -> None:
+    write_stack(state, temporal=os.getpid(), api=zombie.pid, watcher=os.getpid())
+    stack = stack_file.read(state)
+    assert stack
+    earlier = stack.processes[2].model_copy(update={"created": stack.processes[2].created - 60})
+    stack_file.write(state, stack.model_copy(update={"processes": [*stack.processes[:2], earlier]}))
+    with pytest.raises(NotReady, match=r"^api and watcher have ended: "):
+        check_stack(Control.open(state).installation)
 
 
 def test_an_outage_of_temporal_alone_is_told_once(
