@@ -30,7 +30,7 @@ from tests.databases import ref_to
 
 pytestmark = MARKS
 PAGE_FOLDER = Path(__file__).parents[2] / "crawler_lifecycle" / "web" / "page"
-LARGEST_PAGE = 184_000  # bytes, before compression
+LARGEST_PAGE = 184_200  # bytes, before compression
 FIELD = "document.querySelector('.filters input[name=%s]').%s"
 WRITE = """((field) => { field.value = '%(value)s'; field.dispatchEvent(new Event('change')); })(
     document.querySelector('.filters input[name=%(name)s]'))"""
@@ -58,17 +58,20 @@ SLOW_LISTS = """void (window.fetch = ((real) => async (path, ...rest) => {
   if (path.startsWith('/v1/runs?')) await new Promise((resume) => setTimeout(resume, 1200));
   return real(path, ...rest);
 })(window.fetch))"""
-AUDITS = """void (window.fetch = ((real) => (path, ...rest) => {
+AUDITS = """void (window.fetch = ((real, now) => (path, ...rest) => {
   if (path !== '/v1/audits') return real(path, ...rest);
-  const at = (seconds) => new Date(Date.now() + 1000 * seconds).toISOString();
+  const at = (seconds) => new Date(now + 1000 * seconds).toISOString();
   const part = (examined, problem) => ({examined, problem});
   const finding = {kind: 'unsupervised', subject: 'u', run_id: 7, first_seen_at: at(-180_000), acted_at: at(0), acts: 3,
     message: 'it has had no workflow since 2020-01-21T06:20:00Z', action: 'started again', problem: 'refused'};
+  const removed = {...finding, kind: 'leftover_job', run_id: 8, closed_at: at(0), problem: null,
+    message: `a job is left, by read ${window.reads = (window.reads ?? 0) + 1}`,
+    evidence: `task 3: OOMKilled\\n${'page <b>9</b> of 10 '.repeat(20)}\\nlast \\u001b[31mline`};
   return Promise.resolve(Response.json({
     audits: [{finished_at: null, parts: {}},
       {finished_at: at(-9), parts: {runs: part(12), jobs: part(30, 'the cluster does not answer')}}],
-    last_complete_at: at(0), next_due: at(7300), open: {unsupervised: 1}, findings: [finding]}));
-})(window.fetch))"""
+    last_complete_at: at(0), next_due: at(7300), open: {unsupervised: 1}, findings: [finding, removed]}));
+})(window.fetch, Date.now()))"""
 SCHEDULES = """void (window.fetch = ((real) => (path, ...rest) => path === '/v1/schedules'
     ? Promise.resolve(Response.json({schedules: [
         {schedule_id: 'nightly', crawler: 'books', cron: ['0 3 * * *'], time_zone: 'UTC',
@@ -526,11 +529,19 @@ async def test_audits_say_when_the_next_is_due_and_what_they_found(page: Page) -
     tiles = "[...document.querySelectorAll('.tiles dd')].map((each) => each.innerText).join('; ')"
     await page.until(f"{tiles} === 'in 2 h; now; 12 runs, 30 jobs; 1'")
     assert await page.evaluate("document.querySelector('.problem').innerText") == "Jobs: the cluster does not answer"
-    row = "[...document.querySelectorAll('tbody td')].map((cell) => cell.innerText.replace(/\\s+/g, ' ')).join(' | ')"
+    row = (
+        "[...document.querySelector('tbody tr').cells].map((cell) => cell.innerText.replace(/\\s+/g, ' ')).join(' | ')"
+    )
     words = (
         "No workflow The run has had no workflow since 21 Jan, 06:20 | 7 | Started again now, 3 times Refused | 2 d ago"
     )
     assert await page.evaluate(row) == f"{words} | open"
+    await page.click("summary", "Last lines")
+    lines = await page.evaluate("[...document.querySelectorAll('.below pre.log')].map((each) => each.innerText)")
+    assert [(text[:23], text[-14:]) for text in lines] == [("task 3: OOMKilled\npage ", "last \u241b[31mline")]
+    reads = await page.evaluate("document.dispatchEvent(new Event('visibilitychange')), window.reads")
+    await page.until(f"+/by read (\\d+)/.exec(document.body.innerText)[1] >= {reads}")
+    assert await page.evaluate("document.querySelector('.below details').open")
     await page.reload()
     await page.until(IS_LIVE)
 

@@ -28,13 +28,13 @@ export function makeGrid(kind, columns, { below = () => null, orders = {}, sort 
 }
 
 // A grid of items without a stream. `read(cursor)` returns items, and the next page's cursor. `none`: shown for no items.
-export function makeTable({ columns, read, none, signal, kind = "boxed", again = 5000 }) {
+export function makeTable({ columns, below, read, none, signal, kind = "boxed", again = 5000 }) {
   const pages = [null]; // the cursors of the pages up to this one
   let next = null;
   let timer = null;
   let asked = 0;
   let hasAnswer = false;
-  const { element: table, show: draw } = makeGrid(kind, columns);
+  const { element: table, show: draw } = makeGrid(kind, columns, { below });
   table.hidden = true;
   const [waiting, problem] = [skeleton(), emptyLine()];
   const turn = (name, act) => h("button", { hidden: true, onclick: () => { act(); load(); } }, name);

@@ -97,6 +97,7 @@ export function showAudits({ main, signal }) {
   const table = showTable({
     main, signal, title: "Audits", tools: h("div.actions.right", now), none: "The audits found nothing that disagrees.",
     about: [h("p.quiet", "An audit compares the database with Temporal and the cluster, and repairs what disagrees."), problems, tiles, h("h2", "Findings")],
+    below: ({ evidence }) => evidence && h("details", h("summary", "Last lines before the end"), h("pre.log", evidence)),
     columns: {
       Finding: (each) => [h("b", capital(KINDS[each.kind] ?? inWords(each.kind))), h("p", withTimes(each.message.replace(/^it\b/, "the run")))],
       Run: (each) => each.run_id && runLink(each.run_id, each.run_id),
@@ -114,7 +115,7 @@ export function showAudits({ main, signal }) {
         "Last audit checked": parts.map(([name, part]) => `${number(part.examined)} ${name}`).join(", ") || "nothing",
         "Open findings": sum(open) ? h("b.odd", number(sum(open))) : number(0),
       }));
-      return { items: findings.map((each) => ({ key: `${each.kind}${each.subject}${each.first_seen_at}`, ...each })) };
+      return { items: findings.map((each) => ({ key: `${each.kind}${each.subject}${each.first_seen_at}${each.evidence?.length}`, ...each })) };
     },
   });
 }
