@@ -1,8 +1,12 @@
 """Names the extra with a missing library. Flows, managers, the client and `crawlctl` with an API need no extra."""
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from importlib.util import find_spec
+from types import TracebackType
+from typing import Any
 
 from crawler_lifecycle.errors import NotReady
 
@@ -17,11 +21,27 @@ EXTRAS = {
 }  # fmt: skip
 
 
+class MissingExtra(ImportError):
+    """An extra's library is missing."""
+
+
 def require(extra: str) -> None:
-    """Raise ImportError with the `pip` command, unless the extra is installed."""
+    """Raise MissingExtra with the `pip` command, unless the extra is installed.
+
+    An uncaught MissingExtra ends the program with a line, without a traceback.
+    """
     for library in EXTRAS[extra]:
         if find_spec(library) is None:
-            raise ImportError(_remedy(library, extra), name=library)
+            sys.excepthook = partial(_end, sys.excepthook)
+            raise MissingExtra(_remedy(library, extra), name=library)
+
+
+def _end(hook: Any, kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
+    """Write a line for MissingExtra, and leave further errors to the program's own hook."""
+    if kind is MissingExtra:
+        sys.stderr.write(f"Error: {error}\n")
+    else:
+        hook(kind, error, traceback)
 
 
 @contextmanager

@@ -62,9 +62,18 @@ def test_a_command_names_the_missing_extra(command: str, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("module", ["workers.lifecycle", "crawler_lifecycle.testing"])
-def test_a_module_names_the_missing_extra(module: str) -> None:
+def test_a_module_names_the_missing_extra_in_one_line(module: str) -> None:
     done = without_extras(f"import {module}")
-    assert done.stderr.splitlines()[-1].endswith("is not installed: pip install 'crawler-lifecycle[server]'")
+    assert done.returncode == 1
+    assert re.fullmatch(r"Error: \w+ is not installed: pip install 'crawler-lifecycle\[server\]'\n", done.stderr)
+
+
+def test_only_a_missing_extra_ends_without_a_traceback() -> None:
+    attempt = "try:\n    import crawler_lifecycle.testing\nexcept ImportError as error:\n    print(error.name)\n"
+    done = without_extras(attempt + "raise ImportError('another')")
+    assert done.stdout == "alembic\n"
+    assert done.stderr.startswith("Traceback")
+    assert done.stderr.endswith("ImportError: another\n")
 
 
 @pytest.mark.parametrize(
@@ -79,9 +88,3 @@ def test_tests_of_flows_name_the_missing_extra_in_one_line(test: str, tmp_path: 
     (line, *_) = [line for line in done.stdout.splitlines() if "crawler-lifecycle" in line]
     assert re.fullmatch(r"\w+ is not installed: pip install 'crawler-lifecycle\[server\]'", line)
     assert "extras.py" not in done.stdout
-
-
-def test_a_process_names_the_missing_extra_in_one_line() -> None:
-    done = without_extras("sys.argv[0] = '-m'\nimport workers.lifecycle")
-    assert done.returncode == 1
-    assert re.fullmatch(r"Error: \w+ is not installed: pip install 'crawler-lifecycle\[server\]'\n", done.stderr)
