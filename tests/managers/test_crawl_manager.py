@@ -118,6 +118,24 @@ def test_11_t15_t30_a_job_may_have_a_project_of_its_own() -> None:
     assert projects == [999, None]
 
 
+class Own(WorkFlowManager):
+    name = "own"
+
+    def workflow_loop(self) -> bool:
+        self.schedule_spider("books")
+        return False
+
+
+@pytest.mark.parametrize("manager", [Books, Own, Shops])
+@pytest.mark.parametrize("loop_mode", [0, 60])
+def test_a_crawler_that_does_not_exist_is_no_success(manager: type[WorkFlowManager], loop_mode: int) -> None:
+    """In a single cycle and in an own loop, the close reason was `finished`, so `flow run` exited with 0."""
+    variant = type("Some", (manager,), {"loop_mode": loop_mode})
+    play = ManagerPlay(variant, refuses={"books": "there is no such crawler"})
+    reason = "refused" if manager is Books else "finished_with_failures"
+    assert play.cycle(3) == reason
+
+
 @pytest.mark.parametrize("project", [" ", "no project"])
 def test_11_an_impossible_project_is_refused(project: str) -> None:
     with pytest.raises(BadInput, match="project"):

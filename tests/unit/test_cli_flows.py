@@ -26,13 +26,14 @@ from crawler_lifecycle.flows.cli.options import print_effect
 from crawler_lifecycle.flows.cli.watching import FlowReport, end_lines
 from crawler_lifecycle.flows.client import ApiFlows
 from crawler_lifecycle.flows.model.definition import FlowDefinition
-from crawler_lifecycle.flows.model.manager_records import ItemSums, ManagerStatus
+from crawler_lifecycle.flows.model.manager_records import ItemRecord, ItemSums, ManagerStatus
 from crawler_lifecycle.flows.model.records import FlowStatus, FlowSummary, MemberRecord
 from crawler_lifecycle.flows.model.requests import AppendMembers, PushFlow
 from crawler_lifecycle.flows.model.turns import Counts
 from crawler_lifecycle.flows.ports.ledger import Delivery
 from crawler_lifecycle.flows.rules import words
 from crawler_lifecycle.model.flow_states import EndKind, FlowIntent, FlowState, MemberState
+from crawler_lifecycle.model.manager_items import ItemState, Origin
 from crawler_lifecycle.runs.client import ApiRuns
 from crawler_lifecycle.stack import flow_running
 from crawler_lifecycle.stack.flow_running import own_host_of
@@ -646,6 +647,25 @@ def test_a_flow_with_failures_of_a_manager_is_nowhere_green() -> None:
             end_line(STATUS, managers),
         )
         assert [click.style(state, fg=colour) in head for head in heads] == [True] * 4
+
+
+def _item(number: int, state: ItemState, **fields: str) -> ItemRecord:
+    known = {"origin": Origin.GENERATOR, "override": {}, "generation": 1, "attempt": 0, "tries": 0}
+    return ItemRecord.model_validate({"number": number, "state": state, **known, **fields})
+
+
+def test_refused_items_are_counted_with_the_first_reason() -> None:
+    """The table of items cuts reasons, and says nothing of a ledger with more items than it shows."""
+    manager = ManagerStatus(path="m", function="m:Shops", counts=Counts(refused=70), close_reason="finished")
+    reason = "crawler: there is no crawler 'no-such-crawler' in the catalogue: `crawlctl crawlers` lists the crawlers"
+    items = [
+        _item(1, ItemState.FAILED),
+        *(_item(number, ItemState.REFUSED, problem=reason) for number in (2, 3)),
+    ]
+    report = FlowReport(status=STATUS, failed=[], errors={}, results={}, managers=[manager])
+    lines = list(end_lines(report.model_copy(update={"items": {"m": items}})))
+    assert f"    refused   70 items; the first, item 2: {reason}" in lines
+    assert "    refused   70 items" in list(end_lines(report))
 
 
 def test_a_manager_whose_generator_is_not_read_to_its_end_has_no_bar() -> None:

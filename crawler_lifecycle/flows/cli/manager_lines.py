@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -76,6 +76,14 @@ def status_lines(manager: ManagerStatus) -> Iterator[str]:
         yield f"    {name}: {value}" if isinstance(value, str) else f"    {name}: {value:g}"
     if manager.problem is not None:
         yield from problem_lines(manager.problem)
+
+
+def refused_lines(items: Iterable[ItemRecord], number: int) -> Iterator[str]:
+    """Yield a line with the number of refused items and the first reason, if there are any."""
+    refused = (item for item in items if item.state is ItemState.REFUSED)
+    if number:
+        reason = next((f"; the first, item {item.number}: {item.problem}" for item in refused), "")
+        yield f"    refused   {counted(number, 'item')}{reason}"
 
 
 def problem_lines(problem: CodeProblem) -> Iterator[str]:

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,7 @@ from crawler_lifecycle.console.failures import INTERRUPTED, NOT_COMPLETED, OK
 from crawler_lifecycle.console.threads import iterate
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.flows.cli.lines import cause_in_words, end_line, failed_lines, is_success
-from crawler_lifecycle.flows.cli.manager_lines import item_lines, status_lines
+from crawler_lifecycle.flows.cli.manager_lines import item_lines, refused_lines, status_lines
 from crawler_lifecycle.flows.cli.options import flow_argument, open_flows
 from crawler_lifecycle.flows.model.manager_records import ItemRecord, ManagerStatus
 from crawler_lifecycle.flows.model.records import FlowChange, FlowStatus, MemberRecord
@@ -132,7 +133,9 @@ def end_lines(end: FlowReport) -> Iterator[str]:
     yield end_line(end.status, end.managers)
     for manager in end.managers:
         yield from status_lines(manager)
-        if items := end.items.get(manager.path):
+        items = end.items.get(manager.path, [])
+        yield from refused_lines(items, manager.counts.refused)
+        if items:
             yield from item_lines(items, datetime.now(UTC))
     yield from failed_lines(end.failed)
     for path, error in end.errors.items():
@@ -222,7 +225,6 @@ def _ledger(flows: "FlowReader", flow: str, manager: str) -> list[ItemRecord]:
 async def _watch(flows: "ApiFlows", flow: str, *, as_json: bool) -> int:
     """Show the flow until its end, print the end, and return the exit status."""
     from crawler_lifecycle.flows.cli.lines import end_line, failed_lines, is_success
-    from crawler_lifecycle.flows.cli.manager_lines import status_lines
 
     changes = iterate(flows.follow(flow))
     try:
@@ -232,8 +234,13 @@ async def _watch(flows: "ApiFlows", flow: str, *, as_json: bool) -> int:
         raise click.exceptions.Exit(INTERRUPTED) from None
     managers = flows.managers(flow)
     if not as_json:
-        of_managers = [line for manager in plain(list(managers)) for line in status_lines(manager)]
-        for line in (end_line(plain(status), managers), *of_managers, *failed_lines(plain(list(jobs.values())))):
+        click.echo(end_line(plain(status), managers))
+        for manager in plain(list(managers)):
+            refused = ItemFilter(manager=manager.path, states=(ItemState.REFUSED,))
+            first = list(islice(flows.items(flow, refused, page_size=1), 1)) if manager.counts.refused else []
+            for line in (*status_lines(manager), *refused_lines(plain(first), manager.counts.refused)):
+                click.echo(line)
+        for line in failed_lines(plain(list(jobs.values()))):
             click.echo(line)
     return OK if is_success(status.state) and is_finished(managers) else NOT_COMPLETED
 

@@ -46,6 +46,7 @@ class CrawlManager(CrawlEnds):
             return self._goes_on_after_its_job()
         if self.may_start:
             await self._start_the_job()
+            self._own_reason = REFUSED if self.link.counts().refused else None  # a single cycle may end here
         return True
 
     async def _start_the_job(self) -> JobKey | None:

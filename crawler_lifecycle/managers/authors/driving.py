@@ -9,7 +9,7 @@ from crawler_lifecycle.flows.authors.open_client import without_pushes
 from crawler_lifecycle.flows.model.turns import Begun, ManagerIntent, Wake
 from crawler_lifecycle.managers.authors.arguments import FLOW_ID, command_line
 from crawler_lifecycle.managers.authors.link import ManagerLink, completed
-from crawler_lifecycle.managers.authors.workflow_manager import FINISHED, BaseLoopScript
+from crawler_lifecycle.managers.authors.workflow_manager import FINISHED, WITH_FAILURES, BaseLoopScript
 
 STOPS = (ManagerIntent.DRAIN, ManagerIntent.STOP)
 REASONS = {ManagerIntent.DRAIN: "drained", ManagerIntent.STOP: "cancelled", ManagerIntent.LEAVE: "left"}
@@ -123,7 +123,9 @@ class Drive:
         return self._link.sleep(seconds, for_news=manager.wake_on_end)
 
     def _reason(self, intent: ManagerIntent) -> str:
-        return self._manager.get_close_reason() or REASONS.get(intent, FINISHED)
+        if reason := self._manager.get_close_reason() or REASONS.get(intent):
+            return reason
+        return WITH_FAILURES if self._manager.refusals(self._link.counts()) else FINISHED
 
     async def _close(self, reason: str) -> str | None:
         """Return the stored close reason; None: people have added items during the cycle."""

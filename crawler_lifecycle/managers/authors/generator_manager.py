@@ -276,8 +276,10 @@ class GeneratorCrawlManager(CrawlManager):
     def _reason(self, counts: Counts) -> str:
         if self._has_too_many_failures(counts):
             return "max_failures"
-        refused = counts.refused - self.stats.get_value(FILTERED, 0) if self.on_refused == "fail" else 0
-        return WITH_FAILURES if counts.failed + refused else FINISHED
+        return WITH_FAILURES if counts.failed + self.refusals(counts) else FINISHED
+
+    def refusals(self, counts: Counts) -> int:
+        return counts.refused - self.stats.get_value(FILTERED, 0) if self.on_refused == "fail" else 0
 
     def _goes_on(self, counts: Counts) -> bool:
         if counts.running:

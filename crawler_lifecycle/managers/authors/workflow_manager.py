@@ -13,7 +13,7 @@ from uuid import uuid4
 
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.flows.authors.program import run_manager
-from crawler_lifecycle.flows.model.turns import Begun, Effects
+from crawler_lifecycle.flows.model.turns import Begun, Counts, Effects
 from crawler_lifecycle.managers.authors.arguments import (
     ManagerParser,
     given,
@@ -323,6 +323,10 @@ class BaseLoopScript(BaseScript):
             raise BadInput("loop_mode", "this manager needs the seconds between its cycles")
 
     # the end
+
+    def refusals(self, counts: Counts) -> int:
+        """Return the number of refused items that count as failures."""
+        return counts.refused
 
     def set_close_reason(self, reason: str) -> None:
         self._close_reason = self._collected.close_reason = reason
