@@ -168,7 +168,7 @@ def _hosts(records: FlowRecords) -> str:
 
 def _runs(records: Records, audits: AuditCommands) -> str:
     """Raise NotReady for failing workflows and obstructed runs; name runs without room and failing crawlers, too."""
-    problems = [*_failing_workflows(audits), *_waiting("cannot start", records.obstructed(MOST_NAMED))]
+    problems = [*_failing_workflows(audits), *_waiting("with a job that cannot start", records.obstructed(MOST_NAMED))]
     named = [*_waiting("without room", records.saturated(MOST_NAMED)), *_failing_crawlers(records)]
     if problems:
         raise NotReady("; ".join([*problems, *named]))

@@ -99,7 +99,7 @@ class RunFigures:
     pending_exports: int  # runs with an unannounced or unarchived end
     export_pending_since: datetime | None
     failed_exports: int  # runs with a failed export; the audit repeats failed exports
-    obstructed: Mapping[str, int]  # runs whose main job is kept from its start, by cause
+    obstructed: Mapping[str, int]  # runs with a job that is kept from its start, by cause
     failing_crawlers: int
 
 
@@ -136,7 +136,7 @@ class Records(Protocol):
         """Return the installation's open runs that have waited for room in the cluster for long."""
 
     def obstructed(self, limit: int) -> WaitingRuns:
-        """Return the installation's open runs whose main job has been kept from its start by an obstacle."""
+        """Return the installation's open runs with a job that an obstacle has kept from its start for long."""
 
     def failing_crawlers(self) -> list[CrawlerRuns]:
         """Return the crawlers whose last three ends failed, one of them in a run of the last day."""

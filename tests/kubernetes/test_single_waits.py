@@ -79,7 +79,7 @@ async def test_a_run_says_what_it_waits_for_and_goes_on_or_ends(faulty: Faulty, 
 def doctor_names_the_missing_image(service: Service, run: Started) -> None:
     let_time_pass(service, run, verdict.OBSTACLE_PATIENCE)
     with closing(Database(service.database_url, pool_size=2)) as database:
-        (line,) = checks._waiting("cannot start", SqlStore(database).records.obstructed(9))
+        (line,) = checks._waiting("with a job that cannot start", SqlStore(database).records.obstructed(9))
     assert f"The first, run {run.run_id} of crawler no-image: image_pull: " in line
     assert "not found" in line
 

@@ -14,7 +14,7 @@ from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.database.schema import histories, task_histories
 from crawler_lifecycle.errors import NotReady, TemporaryError
 from crawler_lifecycle.model.deployment import Crawler
-from crawler_lifecycle.model.reasons import IMAGE_PULL, QUOTA
+from crawler_lifecycle.model.reasons import IMAGE_PULL, QUOTA, VOLUME
 from crawler_lifecycle.model.records import RunRecord
 from crawler_lifecycle.model.requests import StopRequest
 from crawler_lifecycle.model.run_plan import RunRef
@@ -64,13 +64,40 @@ def test_doctor_and_gauges_name_runs_that_cannot_start(database: Database, make_
     with pytest.raises(NotReady) as refused:
         _line_of_doctor(store)
     assert refused.value.message.startswith(
-        f"1 run cannot start ({stuck.run_id}). The first, run {stuck.run_id} of crawler shops: image_pull: "
-        "no such image"
+        f"1 run with a job that cannot start ({stuck.run_id}). The first, run {stuck.run_id} of crawler shops: "
+        "image_pull: no such image"
     )
     _change(database, stuck, waiting_cause=None, waiting_since=None)
     assert _line_of_doctor(store) == (
         "every workflow makes progress, and no job is kept from its start; "
         f"1 run without room ({full.run_id}). The first, run {full.run_id} of crawler books: quota: exceeded: pods"
+    )
+
+
+def test_doctor_and_gauges_name_runs_whose_child_tasks_cannot_start(database: Database, make_run: MakeRun) -> None:
+    """A missing image of a child task was logged only."""
+    store = SqlStore(database)
+    registry = _metrics_of(store)
+    run, over = (make_run(tasks=4, entry=Crawler(name="shops", command=["true"])) for _ in range(2))
+    _change(database, run, status=RunStatus.PROCESSING)
+    _change(database, over, status=RunStatus.FAILED)
+    for run_id, number, cause, minutes in (
+        (run.run_id, 1, IMAGE_PULL, 0),
+        (run.run_id, 2, IMAGE_PULL, 3),
+        (run.run_id, 3, VOLUME, 2),
+        (over.run_id, 1, IMAGE_PULL, 9),
+    ):
+        since = datetime.now(UTC) - timedelta(minutes=minutes)
+        values = {"status": TaskStatus.PENDING, "cause": cause, "cause_since": since, "message": "no such image"}
+        with database.transaction() as tx:
+            tx.execute(update(task_histories).filter_by(history_id=run_id, task=number).values(values))
+    assert registry.get_sample_value("crawler_runs_obstructed", {"cause": "image_pull"}) == 1
+    assert registry.get_sample_value("crawler_runs_obstructed", {"cause": "volume"}) == 0
+    with pytest.raises(NotReady) as refused:
+        _line_of_doctor(store)
+    assert refused.value.message == (
+        f"1 run with a job that cannot start ({run.run_id}). The first, run {run.run_id} of crawler shops: image_pull: "
+        "task 2: no such image (and 1 more)"
     )
 
 

@@ -52,7 +52,7 @@ def _gauges_of_runs(figures: RunFigures) -> list[Metric]:
     for status, count in figures.open.items():
         open_runs.add_metric([status], count)
     obstructed = GaugeMetricFamily(
-        "crawler_runs_obstructed", "Open runs whose main job is kept from its start, by cause", labels=["cause"]
+        "crawler_runs_obstructed", "Open runs with a job that is kept from its start, by cause", labels=["cause"]
     )
     for cause, count in figures.obstructed.items():
         obstructed.add_metric([cause], count)

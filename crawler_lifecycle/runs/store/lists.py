@@ -27,6 +27,7 @@ from crawler_lifecycle.model.records import CrawlerRuns, RunCounts, RunEnd, RunF
 from crawler_lifecycle.model.states import ListedStatus, RunStatus, TaskStatus
 from crawler_lifecycle.runs.ports import FoundRuns, WaitingRuns
 from crawler_lifecycle.runs.rules.outcome import IN_A_ROW
+from crawler_lifecycle.runs.rules.verdict import OBSTACLES
 from crawler_lifecycle.runs.store.choosing import LISTED_STATUS, Candidates, Choice
 from crawler_lifecycle.runs.store.reading import SUMMARY_COLUMNS, run_summary, task_counts, with_explanations
 
@@ -34,6 +35,7 @@ BY_RUN_ID = "FORCE INDEX (PRIMARY)"
 runs = histories.c
 MOST_ENDS, MOST_OF_A_CRAWLER = 10, 16  # ends in an answer, and runs that are read
 MOST_OPEN, MOST_WAITING = 1_000, 500  # open runs that are counted, and runs that wait for one cause
+MOST_PENDING = 1_000  # tasks in the search for obstacles, in the order of their runs
 BRANCHES = 50  # crawlers in a statement, each with a branch
 task = task_histories.c
 WAITING_FOR = (
@@ -50,6 +52,25 @@ WAITING_FOR = (
     )
     .order_by(runs.waiting_since, runs.id)
     .limit(MOST_WAITING)
+)
+PENDING_TASKS = (
+    select(task.history_id, task.task, task.cause, task.cause_since, task.message)
+    .with_hint(task_histories, "FORCE INDEX (ix_task_histories_status)", "mysql")
+    .where(task.status == TaskStatus.PENDING)
+    .order_by(task.history_id, task.task)
+    .limit(MOST_PENDING)
+    .subquery()
+)
+OBSTRUCTED_TASKS = (
+    select(PENDING_TASKS)
+    .join(histories, runs.id == PENDING_TASKS.c.history_id)
+    .where(
+        PENDING_TASKS.c.cause.in_(sorted(OBSTACLES)),
+        PENDING_TASKS.c.cause_since <= bindparam("since"),
+        runs.status == RunStatus.PROCESSING,
+        runs.installation == OWN_INSTALLATION,
+    )
+    .order_by(PENDING_TASKS.c.cause_since, PENDING_TASKS.c.task)
 )
 PLACES = {status: place for place, status in enumerate(TaskStatus)}  # of the statuses in a task's life
 
@@ -140,6 +161,30 @@ def waiting_runs(connection: Connection, causes: Collection[str], limit: int, be
     by_id, tasks = {row.id: row for row in rows}, task_counts(connection, run_ids)
     longest = [run_summary(by_id[run_id], tasks[run_id]) for run_id in run_ids if run_id in by_id]
     return WaitingRuns(by_cause, longest, has_more)
+
+
+def obstructed_runs(connection: Connection, limit: int, before: datetime) -> WaitingRuns:
+    """Return the runs that an obstacle has kept from a job's start since `before`, longest wait first.
+
+    Before a run has started, its row has the cause of its main job; later its tasks have their causes.
+    """
+    waiting = waiting_runs(connection, OBSTACLES, limit, before)
+    by_run = defaultdict[int, list[Row[Any]]](list)
+    for row in connection.execute(OBSTRUCTED_TASKS, {"since": before}):
+        by_run[row.history_id].append(row)
+    summaries = {run.run_id: run for run in summaries_of(connection, list(by_run)[:limit])}
+    started = [_obstructed(run, by_run[run_id]) for run_id, run in summaries.items()]
+    longest = sorted([*waiting.longest, *started], key=lambda run: (run.waiting_since, run.run_id))[:limit]
+    causes = Counter(waiting.by_cause) + Counter(rows[0].cause for rows in by_run.values())
+    return WaitingRuns({**waiting.by_cause, **causes}, longest, waiting.has_more)
+
+
+def _obstructed(run: RunSummary, rows: Sequence[Row[Any]]) -> RunSummary:
+    """Return the run with the wait of its task that has waited longest."""
+    first = rows[0]
+    message = f"task {first.task}: {first.message}" + (f" (and {len(rows) - 1} more)" if len(rows) > 1 else "")
+    wait = {"waiting_cause": first.cause, "waiting_since": first.cause_since, "waiting_message": message}
+    return run.model_copy(update=wait)
 
 
 def count_open(connection: Connection) -> int | None:

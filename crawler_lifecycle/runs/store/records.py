@@ -39,13 +39,14 @@ from crawler_lifecycle.model.states import ExportKind, ExportState, TaskStatus
 from crawler_lifecycle.model.usage import Usage, UsageBy
 from crawler_lifecycle.runs.ports import FoundRuns, OccurrenceRun, RunFigures, WaitingRuns
 from crawler_lifecycle.runs.rules.outcome import FAILURES_SHOWN
-from crawler_lifecycle.runs.rules.verdict import FULL, OBSTACLE_PATIENCE, OBSTACLES, PATIENCE
+from crawler_lifecycle.runs.rules.verdict import FULL, OBSTACLE_PATIENCE, PATIENCE
 from crawler_lifecycle.runs.store.exports import notices_of
 from crawler_lifecycle.runs.store.lists import (
     count_open,
     counts_of_runs,
     failing_crawlers,
     found_runs,
+    obstructed_runs,
     page_of_runs,
     page_of_tasks,
     runs_by_crawler,
@@ -89,7 +90,7 @@ def run_figures(connection: Connection, now: datetime) -> RunFigures:
         pending_exports=pending_exports,
         export_pending_since=pending_since,
         failed_exports=connection.scalar(FAILED_EXPORTS) or 0,
-        obstructed=waiting_runs(connection, OBSTACLES, 0, now - OBSTACLE_PATIENCE).by_cause,
+        obstructed=obstructed_runs(connection, 0, now - OBSTACLE_PATIENCE).by_cause,
         failing_crawlers=len(failing_crawlers(connection, now - FAILURES_SHOWN)),
     )
 
@@ -146,7 +147,7 @@ class RunRecords(OnDatabase):
 
     @reading
     def obstructed(self, connection: Connection, limit: int) -> WaitingRuns:
-        return waiting_runs(connection, OBSTACLES, limit, self._db.clock() - OBSTACLE_PATIENCE)
+        return obstructed_runs(connection, limit, self._db.clock() - OBSTACLE_PATIENCE)
 
     @reading
     def failing_crawlers(self, connection: Connection) -> list[CrawlerRuns]:
