@@ -277,6 +277,7 @@ def _mysql_engine(address: URL, pool_size: int) -> Engine:
         address,
         pool_size=pool_size,
         max_overflow=0,  # the server's limit holds for all processes together: no process exceeds its setting
+        pool_reset_on_return=None,  # `connect` and `begin` end transactions: a ROLLBACK more would be a round trip
         pool_recycle=1800,  # seconds: a connection is replaced before a firewall drops the silent connection
         isolation_level="READ COMMITTED",
         connect_args={"init_command": MYSQL_SESSION},

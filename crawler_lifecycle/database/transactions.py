@@ -85,13 +85,13 @@ def lock_run(connection: Connection, run_id: int) -> None:
 
     The lock is an UPDATE, because every UPDATE sets `changed_at`: live views then notice the caller's writes to tasks.
     """
-    connection.execute(update(histories).where(histories.c.id == run_id).values(epoch=histories.c.epoch))
+    connection.execute(LOCKED, {"of_run": run_id})
 
 
 def lock_and_get_intent(connection: Connection, run_id: int) -> Intent:
     """Lock the run's row and return its intent, which does not change before the transaction ends."""
     lock_run(connection, run_id)
-    intent = connection.scalar(select(histories.c.intent).where(histories.c.id == run_id))
+    intent = connection.scalar(INTENT, {"of_run": run_id})
     if intent is None:
         raise missing_run(connection, run_id)
     return Intent(intent)
@@ -111,6 +111,8 @@ OWN_ROW = update(histories).where(*THIS_RUN, histories.c.epoch == bindparam("of_
 LOCKING = OWN_ROW.values(epoch=histories.c.epoch)
 # values of columns are given to the execution: this costs less than a statement with values
 RUN = update(histories).where(histories.c.id == bindparam("of_run"))
+LOCKED = RUN.values(epoch=histories.c.epoch)
+INTENT = select(histories.c.intent).where(histories.c.id == bindparam("of_run"))
 PROPERTY = update(history_properties).where(
     history_properties.c.history_id == bindparam("of_run"), history_properties.c.name == bindparam("of_name")
 )

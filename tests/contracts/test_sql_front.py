@@ -124,7 +124,7 @@ def test_a_question_is_answered_as_if_the_whole_line_was_read(
     with database.read() as connection:
         present = whole(database, connection)
         for run in (run for run in present.runs if not run.is_admitted):
-            answer = obstacle_for(connection, run.run_id, MOST_TASKS, database.clock())
+            answer = obstacle_for(connection, run, present.limits, database.clock())
             assert answer == obstacle_in_turn(run, present.runs, present.limits, total_use(present.runs))
 
 

@@ -29,7 +29,7 @@ MINUTE = timedelta(minutes=1)
 SITE = "label:site:a"
 SCOPES = (INSTALLATION, SITE, "label:nowhere", "crawler:books", "crawler:books ", "crawler:toys", "crawler:toys ")
 FEW, MANY = 100, 3_000  # open runs
-MOST_STATEMENTS_OF_A_START, MOST_STATEMENTS_OF_A_PASS = 25, 35
+MOST_STATEMENTS_OF_A_START, MOST_STATEMENTS_OF_A_PASS = 12, 30
 MOST_ROWS = 500  # read by a start or a pass
 PATIENCE = 5.0  # seconds; a wait for a lock takes longer
 ONE_PLACE = Use(runs=1, tasks=1, mains=1, places=1)
@@ -204,5 +204,6 @@ def test_ends_and_admissions_wait_for_no_change(wide_mariadb: Database) -> None:
         append(connection, uses.MOST_CHANGES + 1)
     with wide_mariadb.transaction() as start_in_progress:
         lock_admission(start_in_progress)
+        uses.fold(start_in_progress)
         with ThreadPoolExecutor(1) as pool:
             pool.submit(end, store, ending).result(timeout=PATIENCE)

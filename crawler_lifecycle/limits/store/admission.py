@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, and_, bindparam, exists, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Row, Select, and_, bindparam, exists, or_, select, update
 
 from crawler_lifecycle.base.pacing import LONGEST_SILENCE
 from crawler_lifecycle.database.pages import pages
@@ -23,16 +23,16 @@ from crawler_lifecycle.database.schema import (
     task_histories,
 )
 from crawler_lifecycle.database.transactions import OPEN_STATUSES
-from crawler_lifecycle.errors import Conflict
 from crawler_lifecycle.limits.rules import Hold, OpenRun, pause_in
-from crawler_lifecycle.limits.store.uses import IS_MAIN, counted, fold, open_run, open_runs
+from crawler_lifecycle.limits.store.uses import IS_MAIN, counted, open_run, open_runs
 from crawler_lifecycle.model.limits import CRAWLER, INSTALLATION, LABEL, VALUES, ScopeLimits
 from crawler_lifecycle.model.states import RunStatus, TaskStatus
 
 runs, tasks, limits = histories.c, task_histories.c, scope_limits.c
 MOST_TASKS = 1000  # limit for the installation's tasks in the cluster, unless a setting or a row has another one
-LIMIT_COLUMNS = [limits[name] for name in ScopeLimits.model_fields]
 _HAS_VALUE = or_(*(limits[name].is_not(None) for name in (*VALUES, "paused_at")))  # a row may have no value left
+_LIMITS = select(*(limits[name] for name in ScopeLimits.model_fields)).where(_HAS_VALUE)
+_LOCKED = update(installation).values(uid=installation.c.uid)
 
 
 def has_no_pause(now: datetime | ColumnElement[datetime]) -> ColumnElement[bool]:
@@ -62,16 +62,7 @@ _IS_LIMITED = (LABEL + history_labels.c.label).in_(select(limits.scope).where(_H
 HAS_LIMITED_LABEL = exists().where(history_labels.c.history_id == runs.id, _IS_LIMITED).correlate(histories)
 _IS_READY = and_(tasks.status == TaskStatus.QUEUED, has_no_pause(NOW))
 _IS_CHOSEN = runs.id.in_(bindparam("run_ids", expanding=True))
-_OPEN_RUNS = (
-    open_runs(
-        *(runs.status, runs.priority, runs.held_by, runs.waiting_cause, runs.waiting_message),
-        IS_DEPLOYED_HERE.label("is_deployable"),
-        counted(and_(IS_MAIN, _IS_READY)).label("main_ready"),
-        counted(and_(~IS_MAIN, _IS_READY, runs.status == RunStatus.PROCESSING)).label("children_ready"),
-    )
-    .where(_IS_CHOSEN)
-    .order_by(runs.id)
-)
+
 _LIMITED_LABELS = (
     select(history_labels.c.history_id, history_labels.c.label)
     .join_from(histories, history_labels, history_labels.c.history_id == runs.id)
@@ -79,16 +70,32 @@ _LIMITED_LABELS = (
 )
 
 
+def chosen_runs(*more: ColumnElement[Any]) -> Select[Any]:
+    """Return the statement for open runs among `run_ids`."""
+    return (
+        open_runs(
+            *(runs.status, runs.priority, runs.held_by, runs.waiting_cause, runs.waiting_message),
+            IS_DEPLOYED_HERE.label("is_deployable"),
+            counted(and_(IS_MAIN, _IS_READY)).label("main_ready"),
+            counted(and_(~IS_MAIN, _IS_READY, runs.status == RunStatus.PROCESSING)).label("children_ready"),
+            *more,
+        )
+        .where(_IS_CHOSEN)
+        .order_by(runs.id)
+    )
+
+
+_CHOSEN_RUNS = chosen_runs()
+
+
 def lock_admission(connection: Connection) -> None:
     """Let one transaction at a time admit runs and claim queued tasks. No run's row may be locked before."""
-    connection.execute(update(installation).values(uid=installation.c.uid))
-    fold(connection)
+    connection.execute(_LOCKED)
 
 
 def limits_on_record(connection: Connection, most_tasks: int) -> dict[str, ScopeLimits]:
     """Return the limits by scope. `most_tasks`: the installation's limit for tasks unless a row says otherwise."""
-    rows = connection.execute(select(*LIMIT_COLUMNS).where(_HAS_VALUE))
-    on_record = {row.scope: ScopeLimits(**row._mapping) for row in rows}
+    on_record = {row.scope: ScopeLimits(**row._mapping) for row in connection.execute(_LIMITS)}
     own = on_record.get(INSTALLATION, ScopeLimits(scope=INSTALLATION))
     if own.tasks is None:
         own = own.model_copy(update={"tasks": most_tasks})
@@ -103,13 +110,6 @@ class Situation:
     runs: list[OpenRun]
     rows: dict[int, Row[Any]]  # by RunID
 
-    def run(self, run_id: int) -> OpenRun:
-        """Return the open run, or raise Conflict if another installation began the run."""
-        for run in self.runs:
-            if run.run_id == run_id:
-                return run
-        raise Conflict(f"run {run_id} is no open run of this installation")
-
     def pauses(self) -> dict[int, Hold]:
         """Return each hold from a paused scope, by RunID."""
         holds = ((run.run_id, pause_in(run.scopes, self.limits)) for run in self.runs)
@@ -117,13 +117,18 @@ class Situation:
 
 
 def situation(
-    connection: Connection, by_scope: dict[str, ScopeLimits], now: datetime, run_ids: Iterable[int]
+    connection: Connection,
+    by_scope: dict[str, ScopeLimits],
+    now: datetime,
+    run_ids: Iterable[int],
+    statement: Select[Any] = _CHOSEN_RUNS,
+    **more: Any,
 ) -> Situation:
-    """Return the open runs among these runs."""
+    """Return the open runs among these runs. `more`: further parameters of a statement from `chosen_runs`."""
     rows, open_ones = dict[int, Row[Any]](), list[OpenRun]()
     for page in pages(sorted(run_ids)):
         labels = _limited_labels(connection, by_scope, page)
-        for row in connection.execute(_OPEN_RUNS, {"run_ids": page, **at(now)}):
+        for row in connection.execute(statement, {"run_ids": page, **at(now), **more}):
             rows[row.id] = row
             open_ones.append(_open_run(row, labels[row.id], by_scope))
     return Situation(by_scope, open_ones, rows)

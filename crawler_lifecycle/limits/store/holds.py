@@ -15,7 +15,7 @@ from sqlalchemy import ColumnElement, Connection, and_, bindparam, case, exists,
 
 from crawler_lifecycle.database.pages import pages
 from crawler_lifecycle.database.schema import histories, task_histories
-from crawler_lifecycle.database.transactions import Assignment
+from crawler_lifecycle.database.transactions import RUN, Assignment
 from crawler_lifecycle.limits.rules import AdmissionPlan, Hold, OpenRun, Rooms, obstacle_in_turn, pause_in
 from crawler_lifecycle.limits.store.admission import (
     HAS_LIMITED_LABEL,
@@ -24,11 +24,10 @@ from crawler_lifecycle.limits.store.admission import (
     Situation,
     at,
     has_no_pause,
-    limits_on_record,
     situation,
 )
-from crawler_lifecycle.limits.store.uses import uses
-from crawler_lifecycle.model.limits import CRAWLER, INSTALLATION, LABEL
+from crawler_lifecycle.limits.store.uses import uses_and_fold
+from crawler_lifecycle.model.limits import CRAWLER, INSTALLATION, LABEL, ScopeLimits
 from crawler_lifecycle.model.naming import MAIN_TASK
 from crawler_lifecycle.model.reasons import ADMISSION, PAUSED
 from crawler_lifecycle.model.states import Intent, RunStatus, TaskStatus
@@ -115,7 +114,7 @@ def _is_on_record(hold: Hold) -> ColumnElement[bool]:
 
 def admit(connection: Connection, run_id: int, now: datetime) -> None:
     """Write the run's permit. The permit ends with the run, or when a pause finds the run without a job."""
-    connection.execute(update(histories).where(runs.id == run_id).values(admitted_at=now, **NO_WAIT))
+    connection.execute(RUN, {"of_run": run_id, "admitted_at": now, **NO_WAIT})
 
 
 def end_wait(connection: Connection, run_id: int) -> None:
@@ -129,22 +128,20 @@ def take_permit_back(connection: Connection, run_id: int, hold: Hold, now: datet
     write_hold(connection, [run_id], hold, now, admitted_at=None)
 
 
-def obstacle_for(connection: Connection, run_id: int, most_tasks: int, now: datetime) -> Hold | None:
+def obstacle_for(connection: Connection, run: OpenRun, limits: dict[str, ScopeLimits], now: datetime) -> Hold | None:
     """Return what holds the run's main task: a pause, and before the permit also a limit or another run in the line.
 
     The line may have thousands of runs, and each run asks. Only with room under the limits the front of the line is
     read, as in a pass with a task for each free place.
     """
-    limits = limits_on_record(connection, most_tasks)
-    run = situation(connection, limits, now, [run_id]).run(run_id)
     if run.is_admitted:
         return pause_in(run.scopes, limits)
-    used = uses(connection, limits)
+    used = uses_and_fold(connection, limits)
     rooms = Rooms(limits, used)
     if hold := rooms.obstacle(run):
         return hold
     free = max(0, (limits[INSTALLATION].tasks or 0) - rooms.used[INSTALLATION].tasks)
-    others = situation(connection, limits, now, runs_of_a_pass(connection, limits, free, now) - {run_id})
+    others = situation(connection, limits, now, runs_of_a_pass(connection, limits, free, now) - {run.run_id})
     return obstacle_in_turn(run, [run, *others.runs], limits, used)
 
 

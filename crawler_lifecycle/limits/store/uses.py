@@ -5,6 +5,7 @@ the run's row and locks no sum, so ends, retries and stops never wait for anothe
 many changes into the sums. A reader adds both.
 """
 
+import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -24,6 +25,7 @@ from sqlalchemy import (
     func,
     insert,
     select,
+    text,
     union_all,
 )
 
@@ -86,11 +88,7 @@ def open_run(row: Row[Any], scopes: tuple[str, ...], **more: Any) -> OpenRun:
     )
 
 
-ONE_RUN = open_runs().where(runs.id == bindparam("of_run"))
-SCOPES = union_all(
-    select((CRAWLER + runs.crawler).label("scope")).where(runs.id == bindparam("of_run")),
-    select(LABEL + history_labels.c.label).where(history_labels.c.history_id == bindparam("of_run")),
-)
+ONE_RUN = open_runs(func.json_extract(runs.request, "$.labels").label("labels")).where(runs.id == bindparam("of_run"))
 _BOTH = union_all(
     *(
         select(table.c.scope, *(table.c[name] for name in FIGURES)).where(
@@ -99,31 +97,59 @@ _BOTH = union_all(
         for table in (scope_sums, scope_changes)
     )
 ).subquery()
-USES = select(_BOTH.c.scope, *(func.sum(_BOTH.c[name]) for name in FIGURES)).group_by(_BOTH.c.scope)
+_SUMS = (func.sum(_BOTH.c[name]) for name in FIGURES)
+USES = select(func.count().label("rows"), _BOTH.c.scope, *_SUMS).group_by(_BOTH.c.scope)
 SPAN = select(func.max(changes.id) - func.min(changes.id))
-# row by row: with a list, MySQL may read the whole table, and wait for uncommitted changes
-FOLDED = delete(scope_changes).where(changes.id == bindparam("of_id"))
+FOLDED = {
+    "sqlite": text("DELETE FROM scope_changes WHERE id IN (SELECT value FROM json_each(:ids))"),
+    # from the ids to their rows: otherwise MySQL may read the whole table, and wait for uncommitted changes
+    "mysql": text(
+        "DELETE scope_changes FROM JSON_TABLE(:ids, '$[*]' COLUMNS (id BIGINT PATH '$')) AS page"
+        " STRAIGHT_JOIN scope_changes ON scope_changes.id = page.id"
+    ),
+}
 
 
 @contextmanager
-def counting(tx: Connection, run_id: int) -> Iterator[None]:
-    """Append the block's change in the run's use to the changes. The caller holds the lock on the run's row."""
-    before = _use_of(tx, run_id)
+def counting(tx: Connection, run_id: int, known: Use | None = None) -> Iterator[None]:
+    """Append the block's change in the run's use to the changes. The caller holds the lock on the run's row.
+
+    `known`: the run's use before, if the caller has read it under the lock.
+    """
+    before, scopes = _use_of(tx, run_id) if known is None else (known, ())
     yield
-    change = _use_of(tx, run_id).plus(before, -1)
+    after, later_scopes = _use_of(tx, run_id)
+    change = after.plus(before, -1)
     if change != Use():
-        _append(tx, scope_changes, dict.fromkeys((INSTALLATION, *tx.scalars(SCOPES, {"of_run": run_id})), change))
+        _append(tx, scope_changes, dict.fromkeys(later_scopes or scopes, change))
 
 
-def _use_of(connection: Connection, run_id: int) -> Use:
+def _use_of(connection: Connection, run_id: int) -> tuple[Use, tuple[str, ...]]:
+    """Return the run's use and scopes; without a use and without scopes if the run is not open."""
     row = connection.execute(ONE_RUN, {"of_run": run_id}).one_or_none()
-    return Use() if row is None else open_run(row, ()).use
+    if row is None:
+        return Use(), ()
+    run = open_run(row, (INSTALLATION, CRAWLER + row.crawler, *(LABEL + label for label in json.loads(row.labels))))
+    return run.use, run.scopes
 
 
 def uses(connection: Connection, scopes: Collection[str]) -> dict[str, Use]:
     """Return the open runs' use by scope, for these scopes. A single statement reads sums and changes at one moment."""
-    rows = connection.execute(USES, {"scopes": list(scopes)})
-    return {row.scope: Use(*map(int, row[1:])) for row in rows}
+    return _uses_and_rows(connection, scopes)[0]
+
+
+def uses_and_fold(connection: Connection, scopes: Collection[str]) -> dict[str, Use]:
+    """As `uses`, for the holder of the admission lock, who folds many changes."""
+    used, most_rows = _uses_and_rows(connection, scopes)
+    if most_rows > MOST_CHANGES:
+        fold(connection)
+    return used
+
+
+def _uses_and_rows(connection: Connection, scopes: Collection[str]) -> tuple[dict[str, Use], int]:
+    """Also return the number of rows for a scope, at most: a sum and changes."""
+    rows = connection.execute(USES, {"scopes": list(scopes)}).all()
+    return {row.scope: Use(*map(int, row[2:])) for row in rows}, max((row.rows for row in rows), default=0)
 
 
 def are_many(connection: Connection) -> bool:
@@ -132,18 +158,18 @@ def are_many(connection: Connection) -> bool:
 
 
 def fold(connection: Connection) -> None:
-    """Fold a page from many changes into the sums. The caller holds the admission lock.
+    """Fold a page of changes into the sums. The caller holds the admission lock.
 
     Uncommitted changes are not seen, and stay.
     """
-    if not are_many(connection):
-        return
     page = connection.execute(select(scope_changes).order_by(changes.id).limit(ROWS_IN_A_PAGE)).all()
+    if not page:
+        return
     of_scopes = scope_sums.c.scope.in_({row.scope for row in page})
     sums = _added([*connection.execute(select(scope_sums).where(of_scopes)), *page])
     connection.execute(delete(scope_sums).where(of_scopes))
     _append(connection, scope_sums, sums)
-    connection.execute(FOLDED, [{"of_id": row.id} for row in page])
+    connection.execute(FOLDED[connection.dialect.name], {"ids": json.dumps([row.id for row in page])})
 
 
 def miscounts(connection: Connection) -> dict[str, Use]:

@@ -1,9 +1,10 @@
-"""Claims on tasks: time-limited rights to deploy, taken by conditional UPDATEs under a lock on the run's row.
+"""Claims on tasks: time-limited rights to deploy, taken under a lock on the run's row.
 
 `TaskClaims` has a supervisor's claim on its main task, and a claim's end with or without a job. `Passes` has the
 dispatcher's passes: claims on tasks of all runs, as the limits allow, and causes for the tasks that still wait.
 
-The token identifies the dispatcher or worker that claims. Functions named `is_...` return conditions for rows of tasks.
+The token identifies the dispatcher or worker that claims. The names `IS_...` are conditions for rows of tasks at the
+moment and for the token in the parameters from `_at`.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -12,7 +13,7 @@ from itertools import groupby, islice
 from operator import attrgetter, itemgetter
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, and_, case, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Row, and_, bindparam, case, func, or_, select, update
 
 from crawler_lifecycle.base.pacing import HELD_PAUSE, ON_THE_WAY
 from crawler_lifecycle.database.database import Database
@@ -30,7 +31,9 @@ from crawler_lifecycle.limits.rules import Hold, plan
 from crawler_lifecycle.limits.store.admission import (
     IS_DEPLOYED_HERE,
     MOST_TASKS,
+    NOW,
     at,
+    chosen_runs,
     has_no_pause,
     limits_on_record,
     lock_admission,
@@ -46,14 +49,14 @@ from crawler_lifecycle.limits.store.holds import (
     write_hold,
     write_holds,
 )
-from crawler_lifecycle.limits.store.uses import are_many, counting, uses
+from crawler_lifecycle.limits.store.uses import IS_MAIN, are_many, counted, counting, fold, uses_and_fold
 from crawler_lifecycle.model.deployment import Crawler, Deployment, DeploymentRequest
 from crawler_lifecycle.model.naming import MAIN_TASK
 from crawler_lifecycle.model.requests import AcceptedRequest
 from crawler_lifecycle.model.run_plan import RunRef
 from crawler_lifecycle.model.states import Intent, RunStatus, TaskStatus
 from crawler_lifecycle.runs.ports import Claim
-from crawler_lifecycle.runs.store.reading import run_row
+from crawler_lifecycle.runs.store.reading import own_row, run_row
 from crawler_lifecycle.runs.store.stops import claim_nudge
 
 runs, tasks = histories.c, task_histories.c
@@ -62,53 +65,60 @@ NO_CAUSE = {"cause": None, "cause_since": None}
 NO_MESSAGE = {"message": None}  # drops the explanation why the task was not deployed
 
 
-def claim_is_free(now: datetime, token: str) -> ColumnElement[bool]:
-    """Return the condition for tasks with a claim that has expired or has the caller's own token.
+# QUEUED tasks without a pause before a retry
+IS_QUEUED = and_(tasks.status == TaskStatus.QUEUED, has_no_pause(NOW))
+# tasks with a claim that has expired or has the caller's own token: the caller may take back its own claim, because it
+# claims only while none of its requests is under way
+HAS_FREE_CLAIM = and_(
+    tasks.status == TaskStatus.DEPLOYING,
+    or_(tasks.claim_expires_at.is_(None), tasks.claim_expires_at <= NOW, tasks.claim_token == bindparam("of_token")),
+)
+# tasks with a claim expired long enough ago to leave no request on its way
+IS_SETTLED = and_(
+    tasks.status == TaskStatus.DEPLOYING,
+    or_(tasks.claim_expires_at.is_(None), tasks.claim_expires_at <= bindparam("of_settling", type_=NOW.type)),
+)
+IS_CLAIMABLE = or_(IS_QUEUED, HAS_FREE_CLAIM)
+ASKING = chosen_runs(
+    *(runs.run_uid, runs.installation, runs.cluster, runs.tasks, runs.request, runs.entry),
+    counted(and_(IS_MAIN, tasks.status.in_((TaskStatus.QUEUED, TaskStatus.DEPLOYING)))).label("main_waits"),
+    counted(and_(IS_MAIN, IS_CLAIMABLE)).label("is_claimable"),
+    counted(and_(IS_MAIN, IS_SETTLED)).label("is_settled"),
+    func.max(case((IS_MAIN, tasks.attempt))).label("main_attempt"),
+)
+CHOSEN = update(task_histories).where(
+    tasks.history_id == bindparam("of_run"), tasks.task.in_(bindparam("of_tasks", expanding=True))
+)
+CLAIMED = CHOSEN.values(version=tasks.version + 1, status=TaskStatus.DEPLOYING, **NO_CAUSE)
 
-    The caller may take back its own claim, because it claims only while none of its requests is under way.
-    """
-    free = or_(tasks.claim_expires_at.is_(None), tasks.claim_expires_at <= now, tasks.claim_token == token)
-    return and_(tasks.status == TaskStatus.DEPLOYING, free)
+
+OWN_CLAIM = and_(
+    *(tasks.history_id == bindparam("of_run"), tasks.task == bindparam("of_task")),
+    *(tasks.attempt == bindparam("of_attempt"), tasks.claim_token == bindparam("of_token")),
+    tasks.status == TaskStatus.DEPLOYING,
+)
+# no row matches if another caller has the claim now
+CLAIM_IN_USE = update(task_histories).where(OWN_CLAIM).values(version=tasks.version + 1)
 
 
-def is_settled(now: datetime) -> ColumnElement[bool]:
-    """Return the condition for tasks with a claim expired long enough ago to leave no request on its way."""
-    settled = or_(tasks.claim_expires_at.is_(None), tasks.claim_expires_at <= now - ON_THE_WAY)
-    return and_(tasks.status == TaskStatus.DEPLOYING, settled)
-
-
-def is_claimable(now: datetime, token: str) -> ColumnElement[bool]:
-    """Return the condition for tasks that the caller may claim."""
-    return or_(is_queued(now), claim_is_free(now, token))
-
-
-def is_queued(now: datetime) -> ColumnElement[bool]:
-    """Return the condition for QUEUED tasks without a pause before a retry."""
-    return and_(tasks.status == TaskStatus.QUEUED, has_no_pause(now))
+def _at(now: datetime, token: str) -> dict[str, Any]:
+    """Return the parameters for the conditions."""
+    return {**at(now), "of_settling": now - ON_THE_WAY, "of_token": token}
 
 
 def take_claims(
     connection: Connection,
     run: Row[Any],
-    numbers: Sequence[int],
-    condition: ColumnElement[bool],
+    chosen: Sequence[tuple[int, int]],
     token: str,
     expires_at: datetime,
     hold: Hold | None = None,
 ) -> list[Claim]:
-    """Claim the numbered tasks where the condition holds. Return all the token's claims on these tasks."""
-    if not numbers:
-        return []
-    numbered = and_(tasks.history_id == run.id, tasks.task.in_(numbers))
-    values = {"status": TaskStatus.DEPLOYING, "claim_token": token, "claim_expires_at": expires_at, **NO_CAUSE}
-    claiming = update(task_histories).where(numbered, condition).values(version=tasks.version + 1, **values)
-    if not connection.execute(claiming).rowcount:
-        return []
-    claimed = select(tasks.task, tasks.attempt).where(numbered, tasks.claim_token == token).order_by(tasks.task)
-    return [
-        Claim(run.id, task, token, _request_for(run, task, attempt, expires_at), hold)
-        for task, attempt in connection.execute(claimed)
-    ]
+    """Claim the tasks: numbers and attempts that the caller has read under the lock on the run's row."""
+    if chosen:
+        claim = {"claim_token": token, "claim_expires_at": expires_at}
+        connection.execute(CLAIMED, {"of_run": run.id, "of_tasks": [task for task, _ in chosen], **claim})
+    return [Claim(run.id, task, token, _request_for(run, task, attempt, expires_at), hold) for task, attempt in chosen]
 
 
 def _request_for(run: Row[Any], task: int, attempt: int, expires_at: datetime) -> DeploymentRequest:
@@ -161,19 +171,26 @@ class TaskClaims(OnDatabase):
         """
         now = self._lock_admission(tx)
         fence(tx, run)
-        row = run_row(tx, run.run_id)
-        if row.intent is not Intent.RUN or row.status.is_over or not _main_waits(tx, run.run_id):
+        limits = limits_on_record(tx, self._most_tasks)
+        asking = situation(tx, limits, now, [run.run_id], ASKING, **_at(now, token))
+        if not asking.runs:
+            own_row(tx, run.run_id)  # raises Conflict if another installation began the run
+            return None  # the run is over
+        (asks,), row = asking.runs, asking.rows[run.run_id]
+        if not asks.is_wanted or not row.main_waits:
             return None
-        hold = obstacle_for(tx, run.run_id, self._most_tasks, now)
+        hold = obstacle_for(tx, asks, limits, now)
         if hold:
             # without the acknowledgement, no nudge could notify the workflow when the dispatcher finds the job later
             looked = {"next_look_at": now + HELD_PAUSE, "nudge_acknowledged": runs.nudge_sent}
             write_hold(tx, [run.run_id], hold, now, **looked)
-        is_free = is_settled(now) if hold else is_claimable(now, token)
-        with counting(tx, run.run_id):
+        is_free = row.is_settled if hold else row.is_claimable
+        with counting(tx, run.run_id, asks.use):
             if not hold and row.admitted_at is None:
                 admit(tx, run.run_id, self._db.clock())  # after the end that made room, which may have come since `now`
-            claims = take_claims(tx, row, [MAIN_TASK], is_free, token, now + expires_in, hold)
+            claims = take_claims(
+                tx, row, [(MAIN_TASK, row.main_attempt)] if is_free else [], token, now + expires_in, hold
+            )
         return claims[0] if claims else hold
 
     @transaction
@@ -185,9 +202,8 @@ class TaskClaims(OnDatabase):
         intent = lock_and_get_intent(tx, claim.run_id)
         job = {"job_name": deployment.job_name, "job_uid": deployment.job_uid, "deployed_at": self._db.clock()}
         emptied = {**NO_CLAIM, **NO_CAUSE, **NO_MESSAGE}
-        claimed_task = update(task_histories).where(_claim_holds(claim))
-        pending = claimed_task.values(status=TaskStatus.PENDING, version=tasks.version + 1, **job, **emptied)
-        was_claimed = tx.execute(pending).rowcount == 1
+        pending = {"status": TaskStatus.PENDING, **job, **emptied}
+        was_claimed = tx.execute(CLAIM_IN_USE, {**_key(claim), **pending}).rowcount == 1
         if was_claimed and claim.hold and claim.task == MAIN_TASK:
             claim_nudge(tx, claim.run_id)
         return intent if was_claimed or _job_has_a_use(tx, claim, deployment) else None
@@ -198,10 +214,9 @@ class TaskClaims(OnDatabase):
         now = self._lock_admission(tx)
         if lock_and_get_intent(tx, claim.run_id) is not Intent.RUN:
             return  # the stop ends the task
-        waiting = {"cause": hold.cause, "cause_since": now, **NO_MESSAGE}
-        queued = update(task_histories).where(_claim_holds(claim)).values(status=TaskStatus.QUEUED, **waiting)
+        queued = {"status": TaskStatus.QUEUED, "cause": hold.cause, "cause_since": now, **NO_MESSAGE, **NO_CLAIM}
         with counting(tx, claim.run_id):
-            was_claimed = tx.execute(queued.values(version=tasks.version + 1, **NO_CLAIM)).rowcount == 1
+            was_claimed = tx.execute(CLAIM_IN_USE, {**_key(claim), **queued}).rowcount == 1
             if was_claimed and run_row(tx, claim.run_id).status is RunStatus.INITIALIZING:
                 take_permit_back(tx, claim.run_id, hold, now)
 
@@ -210,29 +225,22 @@ class TaskClaims(OnDatabase):
         """Write a failed deployment: a refused task is FAILED, any other task keeps its claim until the expiry."""
         lock_run(tx, claim.run_id)
         now = self._db.clock()
-        claimed_task = update(task_histories).where(_claim_holds(claim))
         if refused:
             end = {"status": TaskStatus.FAILED, "reason": cause, "message": message, "finished_at": now}
             with counting(tx, claim.run_id):
-                tx.execute(claimed_task.values(version=tasks.version + 1, **end, **NO_CLAIM, **NO_CAUSE))
+                tx.execute(CLAIM_IN_USE, {**_key(claim), **end, **NO_CLAIM, **NO_CAUSE})
             if claim.task == MAIN_TASK:
                 claim_nudge(tx, claim.run_id)  # the cluster reports no change, and the run may wait for its permit
         else:
             assignments = (*cause_assignments(cause, now), (tasks.message, message))
-            tx.execute(claimed_task.ordered_values(*assignments, (tasks.version, tasks.version + 1)))
+            kept = update(task_histories).where(OWN_CLAIM)
+            tx.execute(kept.ordered_values(*assignments, (tasks.version, tasks.version + 1)), _key(claim))
 
 
-def _main_waits(connection: Connection, run_id: int) -> bool:
-    """Return whether the main task has no recorded job and is not over."""
-    is_main = and_(tasks.history_id == run_id, tasks.task == MAIN_TASK)
-    status = connection.scalar(select(tasks.status).where(is_main))
-    return status in (TaskStatus.QUEUED, TaskStatus.DEPLOYING)
-
-
-def _claim_holds(claim: Claim) -> ColumnElement[bool]:
-    """Return the condition for the claim's task; no row fulfils the condition if another caller has the claim now."""
-    task = and_(tasks.history_id == claim.run_id, tasks.task == claim.task, tasks.attempt == claim.request.attempt)
-    return and_(task, tasks.status == TaskStatus.DEPLOYING, tasks.claim_token == claim.token)
+def _key(claim: Claim) -> dict[str, Any]:
+    """Return the parameters for `OWN_CLAIM`."""
+    key = {"of_run": claim.run_id, "of_task": claim.task, "of_attempt": claim.request.attempt}
+    return {**key, "of_token": claim.token}
 
 
 def _job_has_a_use(connection: Connection, claim: Claim, deployment: Deployment) -> bool:
@@ -267,15 +275,14 @@ class Passes(TaskClaims):
     @reading
     def _has_something_to_deploy(self, connection: Connection, token: str) -> bool:
         waiting = select(tasks.task).join_from(histories, task_histories, tasks.history_id == runs.id)
-        now = self._db.clock()
-        is_waiting = and_(IS_DEPLOYED_HERE, runs.intent == Intent.RUN, is_claimable(now, token))
-        return connection.scalar(waiting.where(is_waiting).limit(1), at(now)) is not None
+        is_waiting = and_(IS_DEPLOYED_HERE, runs.intent == Intent.RUN, IS_CLAIMABLE)
+        return connection.scalar(waiting.where(is_waiting).limit(1), _at(self._db.clock(), token)) is not None
 
     def _fold_changes(self) -> None:
         with self._db.read() as connection:
             if not are_many(connection):
                 return
-        self._db.transact(lock_admission)
+        self._db.transact(_lock_and_fold)
 
     @transaction
     def _claim_tasks(
@@ -284,7 +291,7 @@ class Passes(TaskClaims):
         """Return the claims, and by RunID the cause why tasks of PROCESSING runs stay QUEUED."""
         now = self._lock_admission(tx)
         limits = limits_on_record(tx, self._most_tasks)
-        used = uses(tx, limits)
+        used = uses_and_fold(tx, limits)
         with_claims = tx.scalars(select(tasks.history_id).where(tasks.status == TaskStatus.DEPLOYING))
         now_open = situation(tx, limits, now, runs_of_a_pass(tx, limits, most, now).union(with_claims))
         pauses = now_open.pauses()
@@ -308,8 +315,8 @@ class Passes(TaskClaims):
         now, unexplained = self._db.clock(), list[tuple[int, str]]()
         for cause in set(causes.values()):
             for page in pages([run_id for run_id in causes if causes[run_id] == cause]):
-                query = select(tasks.history_id).distinct().where(_is_queued_without(cause, page, now))
-                unexplained += [(run_id, cause) for run_id in connection.scalars(query)]
+                query = select(tasks.history_id).distinct().where(_is_queued_without(cause, page))
+                unexplained += [(run_id, cause) for run_id in connection.scalars(query, {"of_now": now})]
         return unexplained
 
     @transaction
@@ -318,13 +325,19 @@ class Passes(TaskClaims):
         lock_run(tx, run_id)
         now = self._db.clock()
         assignments = (*cause_assignments(cause, now), (tasks.version, tasks.version + 1))
-        tx.execute(update(task_histories).where(_is_queued_without(cause, [run_id], now)).ordered_values(*assignments))
+        queued = update(task_histories).where(_is_queued_without(cause, [run_id]))
+        tx.execute(queued.ordered_values(*assignments), {"of_now": now})
 
 
-def _is_queued_without(cause: str, run_ids: Sequence[int], now: datetime) -> ColumnElement[bool]:
+def _lock_and_fold(tx: Connection) -> None:
+    lock_admission(tx)
+    fold(tx)
+
+
+def _is_queued_without(cause: str, run_ids: Sequence[int]) -> ColumnElement[bool]:
     """Return the condition for the runs' QUEUED tasks with another cause or no cause; tasks in a pause keep theirs."""
     has_another_cause = or_(tasks.cause.is_(None), tasks.cause != cause)
-    return and_(tasks.history_id.in_(run_ids), is_queued(now), has_another_cause)
+    return and_(tasks.history_id.in_(run_ids), IS_QUEUED, has_another_cause)
 
 
 def _free_claims(
@@ -336,12 +349,11 @@ def _free_claims(
     a task whose deployment fails again and again keeps no other task waiting. Claims of `paused` runs (RunIDs) are free
     when no earlier request is on its way any more: only then a look proves that there is no job.
     """
-    is_free = claim_is_free(now, token)
-    query = select(tasks.history_id, tasks.task, is_settled(now).label("is_settled"))
+    query = select(tasks.history_id, tasks.task, IS_SETTLED.label("is_settled"))
     joined = query.join_from(histories, task_histories, tasks.history_id == runs.id)
-    free = joined.where(IS_DEPLOYED_HERE, runs.intent == Intent.RUN, is_free)
+    free = joined.where(IS_DEPLOYED_HERE, runs.intent == Intent.RUN, HAS_FREE_CLAIM)
     ordered = free.order_by(tasks.claim_expires_at, tasks.history_id, tasks.task)
-    rows = connection.execute(ordered if paused else ordered.limit(most), at(now))
+    rows = connection.execute(ordered if paused else ordered.limit(most), _at(now, token))
     may_be_claimed = ((row.history_id, row.task) for row in rows if row.is_settled or row.history_id not in paused)
     return list(islice(may_be_claimed, most))
 
@@ -360,14 +372,14 @@ def claim_ready_tasks(
     row = run_row(connection, run_id)
     if row.status.is_over or row.intent is not Intent.RUN:
         return []
-    ready = select(tasks.task).where(tasks.history_id == run_id, is_queued(now))
+    ready = select(tasks.task, tasks.attempt).where(tasks.history_id == run_id, IS_QUEUED)
     if row.status is RunStatus.INITIALIZING:  # the child tasks wait until the main job has started
         ready = ready.where(tasks.task == MAIN_TASK)
-    numbers = connection.scalars(ready.order_by(tasks.task).limit(count)).all()
+    chosen = connection.execute(ready.order_by(tasks.task).limit(count), {"of_now": now}).all()
     with counting(connection, run_id):
         if row.admitted_at is None:
             admit(connection, run_id, now)
-        return take_claims(connection, row, numbers, is_queued(now), token, now + expires_in)
+        return take_claims(connection, row, chosen, token, now + expires_in)
 
 
 def _claim_again(
@@ -386,5 +398,7 @@ def _claim_again(
         return []
     if pause is None and row.status is RunStatus.INITIALIZING:
         end_wait(connection, run_id)
-    is_free = is_settled(now) if pause else claim_is_free(now, token)
-    return take_claims(connection, row, numbers, is_free, token, now + expires_in, pause)
+    free = select(tasks.task, tasks.attempt).where(tasks.history_id == run_id, tasks.task.in_(numbers))
+    free = free.where(IS_SETTLED if pause else HAS_FREE_CLAIM).order_by(tasks.task)
+    chosen = connection.execute(free, _at(now, token)).all()
+    return take_claims(connection, row, chosen, token, now + expires_in, pause)
