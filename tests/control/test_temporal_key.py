@@ -1,6 +1,7 @@
 """A real Temporal server behind a gate that asks for an API key and refuses what only operators may do."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -17,7 +18,7 @@ from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
 from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 
-from crawler_lifecycle.assembly import checks
+from crawler_lifecycle.assembly import checks, failing_workflows
 from crawler_lifecycle.assembly.control import Control
 from crawler_lifecycle.assembly.plugin import LifecyclePlugin, activities
 from crawler_lifecycle.base.background import in_background
@@ -27,13 +28,14 @@ from crawler_lifecycle.errors import NotReady
 from crawler_lifecycle.runs.processes.watcher import Watcher
 from crawler_lifecycle.settings.installation import Installation
 from crawler_lifecycle.temporal.engine import Engine
+from crawler_lifecycle.temporal.worker_checks import check_worker
 from tests import apis
 from tests.kubernetes.certificates import Certificates
 from tests.plays import working
 from tests.schedulers import TOKEN, a_catalogue, served
 from tests.servers import FAST, temporal_program
 from tests.temporal_gate import Gate, guarded
-from tests.waiting import until
+from tests.waiting import eventually, until
 from workers import lifecycle
 
 KEY = "the-key-of-this-test"
@@ -139,3 +141,34 @@ async def test_a_key_that_is_withdrawn_is_named(guarded_server: Guarded, monkeyp
     monkeypatch.setattr(guarded_server.gate, "key", "a-new-key")
     with pytest.raises(NotReady, match=r"refuses us \(Request unauthorized\.\): check TEMPORAL_API_KEY"):
         await engine.ping()
+
+
+async def test_a_worker_outlives_a_key_that_is_withdrawn(
+    guarded_server: Guarded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(failing_workflows, "SEARCH_PAUSE", 2.0)  # its search asks Temporal first
+    for name, value in guarded_server.variables.items():
+        monkeypatch.setenv(name, value)
+    with installation(tmp_path, guarded_server.variables) as (located, http):
+        control, stopped = Control(located), asyncio.Event()
+        async with in_background(lifecycle.main(control.parts, stopped)) as worker:
+            await asyncio.to_thread(_start, http)
+            monkeypatch.setattr(guarded_server.gate, "key", "a-new-key")
+            await eventually(lambda: "TEMPORAL_API_KEY" in caplog.text, "the line about the key")
+            for check in (checks._temporal, check_worker):
+                with pytest.raises(NotReady, match="check TEMPORAL_API_KEY or the client certificate"):
+                    await check(control.engine)
+            await asyncio.sleep(5)
+            lines = [record for record in caplog.records if record.levelno >= logging.WARNING]
+            assert not any(record.exc_info for record in lines)
+            assert len([line for line in lines if "TEMPORAL_API_KEY" in line.getMessage()]) < 6, "one in 2 s"
+            assert not worker.done()
+            monkeypatch.setattr(guarded_server.gate, "key", KEY)
+            await asyncio.to_thread(_start, http)
+            stopped.set()
+            await worker
+
+
+def _start(http: httpx.Client) -> None:
+    """Start a run: the worker makes its row."""
+    assert http.post("/v1/runs", json={"crawler": "short"}, timeout=60).raise_for_status().json()["run_id"]
