@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import click
-import psutil
 
 from bench import (
     archives,
@@ -99,9 +98,7 @@ def main(names: tuple[str, ...], quick: bool, row: str, write: Path | None) -> N
 
 def _circumstances() -> str:
     """Say how busy the machine was beside the benchmark."""
-    memory = psutil.virtual_memory().total / 2**30
-    when = f"{datetime.now(UTC):%Y-%m-%d}"
-    return f"{when}: {os.cpu_count()} cores, {memory:.0f} GiB, load {os.getloadavg()[0]:.1f} before."
+    return f"{datetime.now(UTC):%Y-%m-%d}, load {os.getloadavg()[0]:.1f}."
 
 
 if __name__ == "__main__":
