@@ -24,7 +24,7 @@ from crawler_lifecycle.retention.store import RetentionStore
 
 log = logging.getLogger(__name__)
 PATIENCE = timedelta(minutes=2)  # a claim ends after a silence
-PAUSE = 4  # multiple for the pause after a transaction: the database is ours for a fifth
+PAUSE = 19  # multiple for the pause after a transaction: the database is ours for a twentieth
 SHORTEST_PAUSE = 0.01
 NAMES_AT_ONCE = 500
 FLOWS_AT_ONCE = 100
