@@ -10,22 +10,23 @@ from functools import partial
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, event, select, text
+from sqlalchemy import Connection, event, select, text, tuple_, update
 
 from crawler_lifecycle.assembly.store import SqlStore
 from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.database.manager_schema import managers
 from crawler_lifecycle.database.migrate import upgrade
-from crawler_lifecycle.database.schema import histories
+from crawler_lifecycle.database.schema import histories, task_histories
 from crawler_lifecycle.flows.model.requests import ItemFilter
 from crawler_lifecycle.flows.rules.words import HOST_PATIENCE
 from crawler_lifecycle.model.flow_states import FlowState
 from crawler_lifecycle.model.manager_items import ItemState
+from crawler_lifecycle.model.reasons import IMAGE_PULL
 from crawler_lifecycle.model.records import RunFilter
-from crawler_lifecycle.model.states import ListedStatus
+from crawler_lifecycle.model.states import ListedStatus, TaskStatus
 from crawler_lifecycle.model.usage import UsageBy
 from crawler_lifecycle.runs.rules.outcome import FAILURES_SHOWN
-from crawler_lifecycle.runs.store.lists import MOST_OPEN, MOST_WAITING
+from crawler_lifecycle.runs.store.lists import MOST_OPEN, MOST_PENDING, MOST_WAITING
 from tests.contracts.managers import Managed, managed
 from tests.databases import RELAXED, WITHOUT_TLS, create_database, mariadb_is_installed, missing, running_mariadb
 from tests.large.filling import CRAWLERS, NEVER, OPEN, YEARS, fill, fill_manager
@@ -40,6 +41,7 @@ LARGEST_PAGE = 500  # of the API
 NOW = datetime.now(UTC)
 DAY = timedelta(days=1)
 EVER = NOW - YEARS * 366 * DAY
+tasks = task_histories.c
 BIG = {
     *("histories", "task_histories", "history_labels", "run_tags", "history_logs", "flows", "flow_members"),
     *("manager_items", "manager_attempts"),
@@ -205,6 +207,19 @@ def test_what_needs_attention(store: SqlStore, reads: Reads) -> None:
         reads.bounded(read)
 
 
+def test_many_tasks_that_cannot_start(store: SqlStore, reads: Reads, database: Database) -> None:
+    with database.transaction() as tx:
+        queued = select(tasks.history_id, tasks.task).where(tasks.status == TaskStatus.QUEUED).limit(3 * MOST_PENDING)
+        keys = tx.execute(queued).all()
+        chosen = update(task_histories).where(tuple_(tasks.history_id, tasks.task).in_(keys))
+        tx.execute(chosen.values(status=TaskStatus.PENDING, cause=IMAGE_PULL, cause_since=NOW - DAY))
+    obstructed = reads.bounded(partial(store.records.obstructed, 50))
+    assert (obstructed.total > 50, len(obstructed.longest)) == (True, 50)
+    with database.transaction() as tx:
+        tx.execute(chosen.values(status=TaskStatus.QUEUED, cause=None, cause_since=None))
+
+
+@pytest.mark.skipif(RUNS < 500_000, reason="a smaller database has too few open runs")
 def test_more_open_runs_than_are_counted(store: SqlStore, reads: Reads) -> None:
     assert RUNS // OPEN // 2 > MOST_OPEN
     assert reads.bounded(store.records.count_open) is None
