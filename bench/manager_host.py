@@ -76,10 +76,10 @@ async def main(url: str, steps: Path, figures: Path) -> None:
     store, runs = SqlStore(database), FakedRuns(database)
     messages = [RunSteps.model_validate_json(line) for line in steps.read_text().splitlines()]
     host = StepHost(
-        store.step_claims,
+        store.step_ledger,
         store.flow_doors,
         load([manager_steps.__name__]),
-        FlowSettings(claim_seconds=5 if len(messages) == 1 else 60, drain_seconds=1, manager_slots=len(messages)),
+        FlowSettings(lease_seconds=5 if len(messages) == 1 else 60, drain_seconds=1, manager_slots=len(messages)),
         "the benchmark's host",
         managing=partial(managers_of, store.managers, runs, ManagerCatalogue(None, RunLimits())),  # type: ignore[arg-type]
     )

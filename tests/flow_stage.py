@@ -26,7 +26,7 @@ from crawler_lifecycle.flows import Workflow
 from crawler_lifecycle.flows.activities.crawls import FlowCrawlActivities
 from crawler_lifecycle.flows.activities.flows import FlowActivities, FlowAnnouncements, ScheduledFlows
 from crawler_lifecycle.flows.model.requests import PushFlow
-from crawler_lifecycle.flows.ports.claims import ClaimedStep, StepEnd
+from crawler_lifecycle.flows.ports.steps import BegunStep, StepEnd
 from crawler_lifecycle.flows.rules.ends import AttemptEnd
 from crawler_lifecycle.flows.rules.messages import RunSteps, StepsEnded
 from crawler_lifecycle.hosts.looks import Followers
@@ -47,7 +47,7 @@ from tests.databases import copy_of, ref_to
 MODULE = "tests.unit.flows.work"
 COMPLETED, FAILED, CANCELLED = EndKind.COMPLETED, EndKind.FAILED, EndKind.CANCELLED
 HOUR = timedelta(hours=1)
-Play = Callable[[ClaimedStep], Awaitable[dict[str, Any] | None]]
+Play = Callable[[BegunStep], Awaitable[dict[str, Any] | None]]
 
 
 @dataclass
@@ -59,7 +59,7 @@ class Host:
     played: list[str] = field(default_factory=list)  # paths in the order of their claims
     calls: list[RunSteps] = field(default_factory=list)
     scheduled: list[datetime] = field(default_factory=list)  # when each call was scheduled, by the workflow's clock
-    before_claim: Callable[[RunSteps], Awaitable[None]] | None = None
+    before_begin: Callable[[RunSteps], Awaitable[None]] | None = None
     before_answer: Callable[[RunSteps, StepsEnded], Awaitable[StepsEnded]] | None = None
     tokens: list[str] = field(default_factory=list)
     held: dict[str, asyncio.Event] = field(default_factory=dict)
@@ -84,12 +84,12 @@ class Host:
         return await asyncio.shield(running)
 
     async def _run(self, step: RunSteps) -> StepsEnded:
-        """Claim with a token of its own for each call, as if each call reached another host."""
+        """Begin with a token of its own for each call, as if each call reached another host."""
         self.calls.append(step)
         self.scheduled.append(activity.info().scheduled_time)
         self.tokens.append(token := str(uuid4()))
-        if self.before_claim is not None:
-            await self.before_claim(step)
+        if self.before_begin is not None:
+            await self.before_begin(step)
         ends: list[AttemptEnd] = []
         waiting, stale, has_lost = list(step.starts), set[int](), False
         followers = Followers(step.followers if self.follows else ())
@@ -97,16 +97,17 @@ class Host:
         while waiting:
             before = followers.before(ref.number for ref in waiting)
             reads = from_ranges_by_value(step.reads) | {number: attempts[number] for number in before}
-            claims = self.store.step_claims
-            await asyncio.to_thread(claims.renew, token, HOUR)
-            claimed = await asyncio.to_thread(claims.claim, step.flow, step.door, waiting, token, "host", None, reads)
-            has_lost |= claimed.has_lost
-            stale |= {number for number in claimed.stale if not followers.refuse(number)}
-            new = [*claimed.ended, *await self._played(claimed.mine, token)]
+            ledger = self.store.step_ledger
+            await asyncio.to_thread(ledger.renew, token, HOUR)
+            inputs = step.flow, step.door, waiting, token, "host", None, reads
+            begun = await asyncio.to_thread(ledger.begin, *inputs, in_process=True)
+            has_lost |= begun.has_lost
+            stale |= {number for number in begun.stale if not followers.refuse(number)}
+            new = [*begun.ended, *await self._played(begun.mine, token)]
             for end in new:
                 followers.note_end(end)
             ends += new
-            waiting = [ref for ref in waiting if ref.number in claimed.held]
+            waiting = [ref for ref in waiting if ref.number in begun.held]
             await asyncio.sleep(0.05 if waiting else 0)
             waiting += followers.take_due(is_late=False)
         answer = StepsEnded(
@@ -118,10 +119,10 @@ class Host:
         self.played += [step.path for step in steps]
         answers = await asyncio.gather(*(self._play(step) for step in steps))
         ends = [StepEnd(step.flow_uid, step.start, **end) for step, end in zip(steps, answers, strict=True)]
-        recorded = await asyncio.to_thread(self.store.step_claims.end, ends, token) if ends else {}
+        recorded = await asyncio.to_thread(self.store.step_ledger.end, ends, token) if ends else {}
         return list(recorded.values())
 
-    async def _play(self, step: ClaimedStep) -> dict[str, Any]:
+    async def _play(self, step: BegunStep) -> dict[str, Any]:
         if step.path in self.held:
             self.begun[step.path].set()
             await self.held[step.path].wait()
@@ -248,10 +249,10 @@ class Watched:
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._port, name)
 
-        def call(*inputs: Any) -> Any:
+        def call(*inputs: Any, **options: Any) -> Any:
             if name in self.before:
                 self.before.pop(name)(*inputs)
-            answer = method(*inputs)
+            answer = method(*inputs, **options)
             if name in self.after:
                 self.after.pop(name)(*inputs)
             return answer

@@ -1,6 +1,6 @@
 """Host process for steps: runs the functions in authors' modules for flows.
 
-After SIGTERM, functions under way may still end. All further claims are released for a later host.
+After SIGTERM, functions under way may still end. The host withdraws all further begins for a later host.
 """
 
 import argparse
@@ -95,9 +95,9 @@ async def serve(modules: Modules, queues: Sequence[str], parts: Parts, stopped: 
     client = await engine.client()
     await engine.refuse_other_installation(installation)
     name = f"{os.getpid()}@{socket.gethostname()}"
-    claims = with_files(parts.store.step_claims, settings.files_folder)
+    ledger = with_files(parts.store.step_ledger, settings.files_folder)
     managing = partial(managers_of, parts.store.managers, engine, _catalogue(parts))
-    host = StepHost(claims, parts.store.flow_doors, modules, settings.flows, name, StepClients().around, managing)
+    host = StepHost(ledger, parts.store.flow_doors, modules, settings.flows, name, StepClients().around, managing)
     needs = process.needs_of(parts, writes=False, temporal=engine.ping, slots=host.slots.check)
     task_queues = {
         steps_queue(settings.worker.task_queue, f"{name}|{module}|"): suppliers

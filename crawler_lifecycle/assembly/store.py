@@ -7,15 +7,14 @@ from crawler_lifecycle.audits.store.manager_audits import SqlManagerAudits
 from crawler_lifecycle.clusters.ports import Places
 from crawler_lifecycle.clusters.store import SqlPlaces
 from crawler_lifecycle.database.database import Database
-from crawler_lifecycle.flows.ports.claims import StepClaims
 from crawler_lifecycle.flows.ports.ledger import FlowDoors, FlowEnds, FlowLedger, ManagerDoors
 from crawler_lifecycle.flows.ports.records import FlowRecords
+from crawler_lifecycle.flows.ports.steps import StepLedger
+from crawler_lifecycle.flows.store.begins import StepBegins
 from crawler_lifecycle.flows.store.doors import SqlFlowDoors
 from crawler_lifecycle.flows.store.ledger import SqlFlowEnds, SqlFlowLedger
 from crawler_lifecycle.flows.store.records import SqlFlowRecords
 from crawler_lifecycle.flows.store.results import StepContexts
-from crawler_lifecycle.flows.store.step_claims import StepRights
-from crawler_lifecycle.flows.store.step_ends import StepEnds
 from crawler_lifecycle.limits.ports import Limits
 from crawler_lifecycle.limits.store.admission import MOST_TASKS
 from crawler_lifecycle.limits.store.limits import SqlLimits
@@ -55,7 +54,7 @@ class SqlRecords(RunRecords, LiveChanges, AuditedRuns):
     """Runs as people, live views and audits read them."""
 
 
-class SqlStepClaims(StepRights, StepEnds, StepContexts):
+class SqlStepLedger(StepBegins, StepContexts):
     """The ledger for hosts of steps."""
 
 
@@ -78,7 +77,7 @@ class SqlStore:
         self.flow_doors: FlowDoors = SqlFlowDoors(db)
         self.flow_ledger: FlowLedger = SqlFlowLedger(db, close_with_flow)
         self.flow_ends: FlowEnds = SqlFlowEnds(db)
-        self.step_claims: StepClaims = SqlStepClaims(db)
+        self.step_ledger: StepLedger = SqlStepLedger(db)
         self.flow_records: FlowRecords = SqlFlowRecords(db)
         self.managers: ManagerLedger = SqlManagers(db)
         self.manager_doors: ManagerDoors = SqlManagerDoors(db)

@@ -141,6 +141,7 @@ flow_members = sa.Table(
     sa.Column("terminate", sa.Boolean, nullable=False),
     sa.Column("end_number", sa.Integer, nullable=False),
     sa.Column("decision", sa.Boolean),
+    sa.Column("stop_reason", LongText(1024)),  # from the cancel during an attempt
     sa.Column("started_at", UtcDateTime),
     sa.Column("ended_at", UtcDateTime),
     sa.Column("door", sa.Integer, nullable=False),
@@ -154,6 +155,7 @@ flow_members = sa.Table(
     **TABLE_OPTIONS,
 )
 
+# Crawls' attempts. A step's attempt is its first begin.
 flow_attempts = sa.Table(
     "flow_attempts",
     metadata,
@@ -161,23 +163,36 @@ flow_attempts = sa.Table(
     sa.Column("member", sa.Integer, nullable=False, autoincrement=False),
     sa.Column("attempt", sa.Integer, nullable=False, autoincrement=False),
     sa.Column("generation", sa.Integer, nullable=False),
-    sa.Column("workflow_id", sa.String(128)),  # of a crawl's run
+    sa.Column("workflow_id", sa.String(128), nullable=False),  # of the run
     sa.Column("arguments", Json),  # null: the arguments in the definition
-    sa.Column("memory_factor", sa.Double),  # for a crawl; null: the factor in the definition
-    sa.Column("claim_token", sa.String(64)),  # of the host in `step_leases`
-    sa.Column("begun", sa.Boolean, nullable=False),  # whether the present claim's function has begun
-    sa.Column("deaths", sa.Integer, nullable=False),
-    sa.Column("stop_asked", sa.Boolean, nullable=False),
-    sa.Column("stop_reason", LongText(1024)),  # from the request that cancelled the member
-    sa.Column("host", ShortText(255)),
-    sa.Column("code_version", ShortText(128)),  # for a step
+    sa.Column("memory_factor", sa.Double),  # null: the factor in the definition
     sa.Column("created_at", UtcDateTime, nullable=False),
     sa.PrimaryKeyConstraint("flow", "member", "attempt", name="pk_flow_attempts"),
-    sa.Index("ix_flow_attempts_claim", "claim_token"),
     **TABLE_OPTIONS,
 )
 
-# a row for each host of steps; without a lease, or after its time, the host's claims are for other hosts
+# A host inserts a step's begin just before the call. A further try is for the next host, once the lease is over. No
+# foreign key, as for the ends.
+attempt_begins = sa.Table(
+    "attempt_begins",
+    metadata,
+    sa.Column("flow", Id, nullable=False, autoincrement=False),
+    sa.Column("member", sa.Integer, nullable=False, autoincrement=False),
+    sa.Column("attempt", sa.Integer, nullable=False, autoincrement=False),
+    sa.Column("number", sa.Integer, nullable=False, autoincrement=False),  # the try
+    sa.Column("generation", sa.Integer, nullable=False),
+    sa.Column("arguments", Json),  # null: the arguments in the definition
+    sa.Column("token", sa.String(64), nullable=False),  # in `step_leases`
+    sa.Column("host", ShortText(255), nullable=False),
+    sa.Column("code_version", ShortText(128)),
+    sa.Column("begun_at", UtcDateTime, nullable=False),
+    sa.Column("noted", sa.Boolean, nullable=False),  # whether the member's row knows the attempt
+    sa.PrimaryKeyConstraint("flow", "member", "attempt", "number", name="pk_attempt_begins"),
+    sa.Index("ix_attempt_begins_noted", "flow", "noted"),
+    **TABLE_OPTIONS,
+)
+
+# a row per host; without a lease, or after its time, the host's attempts are for other hosts
 step_leases = sa.Table(
     "step_leases",
     metadata,

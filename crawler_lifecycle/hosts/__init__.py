@@ -1,1 +1,1 @@
-"""Hosts: processes that run the functions in authors' modules for flows, with claims in the database."""
+"""Hosts: processes that run the functions in authors' modules for flows, with begins and ends in the database."""

@@ -1,4 +1,4 @@
-"""Run claimed attempts, within the limits for their time, until their ends are recorded."""
+"""Run begun attempts, within the limits for their time, until their ends are stored."""
 
 import asyncio
 import logging
@@ -15,15 +15,15 @@ from crawler_lifecycle.errors import PermanentError, TemporaryError
 from crawler_lifecycle.flows.authors.running import StepLink
 from crawler_lifecycle.flows.model.definition import CallForm
 from crawler_lifecycle.flows.model.requests import GraftMembers
-from crawler_lifecycle.flows.ports.claims import AttemptKey, ClaimedStep, StepClaims
 from crawler_lifecycle.flows.ports.ledger import FlowDoors
+from crawler_lifecycle.flows.ports.steps import AttemptKey, BegunStep
 from crawler_lifecycle.flows.rules.ends import AttemptEnd
 from crawler_lifecycle.flows.rules.words import MOST_DEATHS, PROCESS_DIED
 from crawler_lifecycle.hosts.calling import Function, work_of
 from crawler_lifecycle.hosts.ends import EndWriter
 from crawler_lifecycle.hosts.functions import Functions, StepProcess
 from crawler_lifecycle.hosts.managers.hosting import ManagerRunning, Managers
-from crawler_lifecycle.hosts.outcomes import STOPPED, Ended, failure, timed_out
+from crawler_lifecycle.hosts.outcomes import Ended, failure, timed_out
 from crawler_lifecycle.hosts.runners import Running
 from crawler_lifecycle.hosts.slots import Slots
 from crawler_lifecycle.model.flow_states import EndKind
@@ -43,7 +43,7 @@ class Gone(Enum):
 
 @dataclass(frozen=True, slots=True)
 class CallOutcome:
-    """The end of an attempt; without an end, the attempt is not recorded as ended, and has to be claimed again."""
+    """The end of an attempt; without an end, none is stored, and the attempt has to begin again."""
 
     end: AttemptEnd | None = None
     has_news: bool = False
@@ -57,12 +57,13 @@ NOT_ENDED = CallOutcome()
 class Execution:
     """An attempt under way."""
 
-    step: ClaimedStep
+    step: BegunStep
     slots: Slots
     link: StepLink = field(default_factory=StepLink)
+    has_slot: bool = True
     running: Running | None = None
     seconds: float = 0  # time in the function
-    _has_slot: bool = True
+    settled: asyncio.Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
     _gone: asyncio.Future[Gone] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
     @property
@@ -89,14 +90,20 @@ class Execution:
         if not self._gone.done():
             self._gone.set_result(cause)
 
+    def settle(self) -> None:
+        """Wake the waiting tasks: the attempt is under way no longer."""
+        if not self.settled.done():
+            self.settled.set_result(None)
+
     async def take_slot(self) -> None:
-        """Take another slot, for a further call."""
-        await self.slots.take()
-        self._has_slot = True
+        """Take a slot for the next call, unless the attempt has a slot."""
+        if not self.has_slot:
+            await self.slots.take()
+            self.has_slot = True
 
     def give_slot_back(self) -> None:
-        if self._has_slot:
-            self._has_slot = False
+        if self.has_slot:
+            self.has_slot = False
             self.slots.give_back()
 
     async def managed(self, running: ManagerRunning) -> Ended | None:
@@ -135,18 +142,16 @@ class Execution:
         if running.end.done():
             self.give_slot_back()
             return
-        self._has_slot = False
+        self.has_slot = False
         self.slots.lose(self.step.path)
         running.end.add_done_callback(lambda _: self.slots.recover(self.step.path))
 
 
 @dataclass(frozen=True)
 class Attempts:
-    """Functions, grafts and ends for claimed attempts. Every execution has a slot already."""
+    """Functions, grafts and ends for begun attempts. Every execution has a slot already."""
 
-    claims: StepClaims
     doors: FlowDoors
-    token: str
     functions: Functions
     ends: EndWriter
     threads: Executor
@@ -155,38 +160,42 @@ class Attempts:
 
     async def run(self, execution: Execution, function: Function) -> CallOutcome:
         """Run the function, and store its end."""
-        if execution.link.is_cancelled:
-            return await self._recorded(execution, STOPPED)
-        running = self.functions.start(execution.step, function, execution.link, self._beginning(execution))
+        running = self.functions.start(execution.step, function, execution.link)
         return await self._recorded(execution, await execution.ended(running, self._limit(execution.step)))
 
     async def run_manager(self, execution: Execution, managers: Managers) -> CallOutcome:
         """Run the manager, and store its end."""
         return await self._recorded(execution, await execution.managed(managers.start(execution.step)))
 
-    async def run_suspect(self, execution: Execution, function: Function, process: "Suspects") -> CallOutcome:
-        """Run a function whose process has died before, in a process apart from the host.
+    async def run_apart(self, execution: Execution, function: Function, process: StepProcess) -> CallOutcome:
+        """Run the function in the process, and store its end.
 
-        A process that ends before it calls the function is no death of the function.
+        A function whose process died before is called again after a further death, up to the limit.
         """
-        step, deaths, failures = execution.step, execution.step.deaths, 0
+        step, deaths = execution.step, execution.step.deaths
+        ended: Ended | None = _died(deaths)
         while deaths < MOST_DEATHS:
-            beginning = self._beginning(execution)
-            running = self.functions.start_in(process.present, step, function, execution.link, beginning)
+            running = self.functions.start_in(process, step, function, execution.link)
             ended = await execution.ended(running, self._limit(step))
-            if ended is None or ended.outcome != PROCESS_DIED or work_of(step).isolate:
-                return await self._recorded(execution, ended)
-            deaths += beginning.is_recorded
-            failures += not beginning.is_recorded
-            await execution.take_slot()
-            if failures == MOST_DEATHS:
-                return await self._recorded(execution, ended)
-        return await self._recorded(execution, _died(deaths))
+            if ended is None or ended.outcome != PROCESS_DIED or not process.is_ready or work_of(step).isolate:
+                break
+            deaths += 1
+            ended = _died(deaths)
+            if deaths < MOST_DEATHS:
+                process = await self.ready_process()
+                await execution.take_slot()
+        process.close()
+        return await self._recorded(execution, ended)
 
-    def _beginning(self, execution: Execution) -> "Beginning":
-        return Beginning(self.claims, self.token, execution)
+    async def ready_process(self) -> StepProcess:
+        """Return a process that has loaded the modules; after some deaths of processes, a dead process."""
+        for _ in range(MOST_DEATHS):
+            process = self.functions.new_process()
+            if await asyncio.to_thread(process.wait_until_ready):
+                break
+        return process
 
-    def _limit(self, step: ClaimedStep) -> float:
+    def _limit(self, step: BegunStep) -> float:
         return work_of(step).timeout_seconds or self.step_seconds
 
     async def _recorded(self, execution: Execution, ended: Ended | None) -> CallOutcome:
@@ -218,47 +227,6 @@ class Attempts:
             else:
                 break
         return not execution.is_gone
-
-
-@dataclass
-class Beginning:
-    """Records that a process apart will call the function next: from then on, the loss of the claim is a death."""
-
-    claims: StepClaims
-    token: str
-    execution: Execution
-    is_recorded: bool = False
-
-    def __call__(self) -> bool:
-        """Record the beginning, again and again while the database is away. Return whether the call may begin."""
-        step, failures = self.execution.step, 0
-        while not self.execution.is_gone:
-            try:
-                self.is_recorded = self.claims.begin(step.flow_uid, step.start, self.token)
-                break
-            except TemporaryError as error:
-                failures += 1
-                logger.warning("%s waits for the database: %s", step.path, error.message)
-                time.sleep(PAUSES.seconds(failures))  # no event reports that the database is back
-        return self.is_recorded
-
-
-class Suspects:
-    """A process for functions whose processes have died before. It serves them one after another until it dies."""
-
-    def __init__(self, functions: Functions) -> None:
-        self._functions = functions
-        self._process: StepProcess | None = None
-
-    @property
-    def present(self) -> StepProcess:
-        if self._process is None or not self._process.is_alive:
-            self._process = self._functions.new_process()
-        return self._process
-
-    def close(self) -> None:
-        if self._process is not None:
-            self._process.close()
 
 
 def _end_after_drain(running: Running) -> Ended | None:

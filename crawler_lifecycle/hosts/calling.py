@@ -20,7 +20,7 @@ from crawler_lifecycle.flows.authors.running import Context, RunningJob
 from crawler_lifecycle.flows.model.definition import CallForm, StepWork
 from crawler_lifecycle.flows.model.records import TaskReceipt
 from crawler_lifecycle.flows.model.values import decode
-from crawler_lifecycle.flows.ports.claims import ClaimedStep
+from crawler_lifecycle.flows.ports.steps import BegunStep
 from crawler_lifecycle.managers.authors.workflow_manager import BaseLoopScript
 
 RESULT = "return"
@@ -46,13 +46,13 @@ def result_check(function: Callable[..., Any]) -> Callable[[Any], None]:
     return lambda value: _check(adapter, value)
 
 
-def work_of(step: ClaimedStep) -> StepWork:
+def work_of(step: BegunStep) -> StepWork:
     work = step.definition.work
     assert isinstance(work, StepWork), f"{step.path} is no step"
     return work
 
 
-def job_of(step: ClaimedStep) -> RunningJob:
+def job_of(step: BegunStep) -> RunningJob:
     """Return the step's attempt as its author sees the attempt."""
     work = work_of(step)
     arguments = decode(step.arguments) if work.form is CallForm.JOB else None
@@ -86,12 +86,12 @@ def is_async(function: Function, form: CallForm) -> bool:
     return inspect.iscoroutinefunction(inspect.unwrap(called)) if callable(called) else False
 
 
-def check_of(function: Function, step: ClaimedStep) -> Callable[[Any], None]:
+def check_of(function: Function, step: BegunStep) -> Callable[[Any], None]:
     """Return the check of the function's result by its annotation."""
     return result_check(function.process if work_of(step).form is CallForm.JOB else function)  # type: ignore[attr-defined]
 
 
-def prepared(function: Function, step: ClaimedStep, context: Context) -> Call:
+def prepared(function: Function, step: BegunStep, context: Context) -> Call:
     """Return the call with its arguments. Parameters by name load results, so the preparation may take time."""
     match work_of(step).form:
         case CallForm.CONTEXT:
@@ -144,14 +144,14 @@ def _of_value(hint: Any) -> Any:
     return typing.Union[kept] if kept else Any  # noqa: UP007 - the parts are known at run time alone
 
 
-def _keywords(step: ClaimedStep) -> dict[str, Any]:
+def _keywords(step: BegunStep) -> dict[str, Any]:
     arguments = decode(step.arguments)
     if arguments is not None and not isinstance(arguments, dict):
         raise BadInput("arguments", f"expected keywords, not {type(arguments).__name__}")
     return arguments or {}
 
 
-def _parameters(function: Function, step: ClaimedStep, context: Context) -> dict[str, Any]:
+def _parameters(function: Function, step: BegunStep, context: Context) -> dict[str, Any]:
     """Return the values for the function's parameters: a retry's arguments, results, and context values."""
     given = _keywords(step)
     values = {}
@@ -165,7 +165,7 @@ def _parameters(function: Function, step: ClaimedStep, context: Context) -> dict
     return values
 
 
-def _checked_item(function: Function, step: ClaimedStep) -> Any:
+def _checked_item(function: Function, step: BegunStep) -> Any:
     """Return the item in the type of its parameter; a crawl's task without an annotation is a TaskReceipt."""
     item = decode(step.arguments)
     first = next(iter(inspect.signature(function).parameters.values()), None)

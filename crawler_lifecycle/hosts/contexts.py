@@ -21,7 +21,7 @@ from crawler_lifecycle.errors import TemporaryError
 from crawler_lifecycle.flows.authors.open_client import opened_by
 from crawler_lifecycle.flows.authors.running import Context, Results, RunningJob, StepLink, running
 from crawler_lifecycle.flows.model.values import decode
-from crawler_lifecycle.flows.ports.claims import NO_READS, StepInputs
+from crawler_lifecycle.flows.ports.steps import NO_READS, StepInputs
 from crawler_lifecycle.flows.rules.contexts import Source
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class StepClients:
 
 
 class Inputs(Protocol):
-    """The reads for a context: the host's `StepClaims`, or an isolated process's connection to its host."""
+    """The reads for a context: the host's `StepLedger`, or an isolated process's connection to its host."""
 
     def inputs(self, flow_uid: str, number: int) -> StepInputs: ...
 

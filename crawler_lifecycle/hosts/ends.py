@@ -12,7 +12,7 @@ from queue import Empty, SimpleQueue
 
 from crawler_lifecycle.base.pacing import Backoff
 from crawler_lifecycle.errors import LifecycleError, PermanentError, TemporaryError
-from crawler_lifecycle.flows.ports.claims import AttemptKey, StepClaims, StepEnd
+from crawler_lifecycle.flows.ports.steps import AttemptKey, StepEnd, StepLedger
 from crawler_lifecycle.flows.rules.ends import AttemptEnd
 from crawler_lifecycle.flows.rules.words import RESULT_UNUSABLE
 from crawler_lifecycle.model.flow_states import EndKind
@@ -22,7 +22,7 @@ MOST_ENDS = 100  # in a commit
 MOST_BYTES = 8 * 1024 * 1024  # for the results in a commit; a larger result has its own commit
 PAUSES = Backoff(timedelta(milliseconds=100), timedelta(seconds=5))
 
-Answer = asyncio.Future[AttemptEnd | None]  # the stored end; None: the claim was lost
+Answer = asyncio.Future[AttemptEnd | None]  # the stored end; None: the attempt was lost
 
 
 def key_of(end: StepEnd) -> AttemptKey:
@@ -35,9 +35,9 @@ class EndWriter:
     The writer belongs to the event loop that runs when the writer is made.
     """
 
-    def __init__(self, claims: StepClaims, token: str) -> None:
+    def __init__(self, ledger: StepLedger, token: str) -> None:
         self._loop = asyncio.get_running_loop()
-        self._claims = claims
+        self._ledger = ledger
         self._token = token
         self._queue: SimpleQueue[tuple[StepEnd, Answer] | None] = SimpleQueue()
         self._next: tuple[StepEnd, Answer] | None = None  # did not fit into the last commit
@@ -91,7 +91,7 @@ class EndWriter:
         failures = 0
         while not self._gives_up.is_set():
             try:
-                return self._claims.end(ends, self._token)
+                return self._ledger.end(ends, self._token)
             except PermanentError as error:
                 if len(ends) > 1:  # a single end may be to blame
                     return {key: end for single in ends for key, end in self._write([single]).items()}

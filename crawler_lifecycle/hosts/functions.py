@@ -20,7 +20,7 @@ from crawler_lifecycle import logs
 from crawler_lifecycle.errors import LifecycleError
 from crawler_lifecycle.flows.authors.modules import Modules
 from crawler_lifecycle.flows.authors.running import RunningJob, StepLink, running
-from crawler_lifecycle.flows.ports.claims import ClaimedStep
+from crawler_lifecycle.flows.ports.steps import BegunStep
 from crawler_lifecycle.hosts.calling import Function, is_async, job_of, work_of
 from crawler_lifecycle.hosts.children import KILL_SECONDS, Child
 from crawler_lifecycle.hosts.contexts import Inputs, context_of
@@ -30,26 +30,32 @@ from crawler_lifecycle.model.flow_states import EndKind
 from crawler_lifecycle.settings.installation import environment_for_child
 
 logger = logging.getLogger(__name__)
-STEP = TypeAdapter(ClaimedStep)
+STEP = TypeAdapter(BegunStep)
 ENDED = TypeAdapter(Ended)
 MAIN = "crawler_lifecycle.hosts.isolated"
 Surroundings = Callable[[RunningJob], AbstractContextManager[object]]
 
 
 class StepProcess:
-    """A process for functions in sequence."""
+    """A process for a function."""
 
     def __init__(self, modules: Modules, inputs: Inputs) -> None:
         self._inputs = inputs
         self._is_stopped = False
         self._child = Child(MAIN, environment_for_child(), folder=modules.working_directory)
         self._ended: Future[Ended] = Future()
+        self.is_ready = False  # whether the process has loaded the modules
         folder = None if modules.folder is None else str(modules.folder)
         self._child.send({"targets": list(modules.targets), "folder": folder})
 
     @property
     def is_alive(self) -> bool:
         return self._child.is_alive and not self._is_stopped
+
+    def wait_until_ready(self) -> bool:
+        """Wait until the process has loaded the modules. Return False if the process has died."""
+        self.is_ready = self._child.channel.receive() is not None
+        return self.is_ready
 
     def call(self, call: StepCall) -> asyncio.Task[Ended]:
         """Call the function. The task returns the end, also if the process dies."""
@@ -84,9 +90,6 @@ class StepProcess:
         while (message := self._child.channel.receive()) is not None:
             if "end" in message:
                 return ENDED.validate_python(message["end"])
-            if "begin" in message and not call.begin():  # the attempt is another host's, or the host ends
-                self.close()
-                return STOPPED
             if "progress" in message:
                 with call.around():
                     call.link.progress(*message["progress"])
@@ -95,7 +98,7 @@ class StepProcess:
         cause = self._child.cause_of_end()
         return STOPPED if self._is_stopped else _died(cause)
 
-    def _answer(self, step: ClaimedStep, message: dict[str, Any]) -> dict[str, Any]:
+    def _answer(self, step: BegunStep, message: dict[str, Any]) -> dict[str, Any]:
         try:
             return {"answer": self._value(step, message)}
         except LifecycleError as error:
@@ -104,9 +107,7 @@ class StepProcess:
             logger.exception("an isolated step's question has no answer")
             return {"error": f"{type(error).__name__}: {error}"}
 
-    def _value(self, step: ClaimedStep, message: dict[str, Any]) -> Any:
-        if "begin" in message:
-            return True
+    def _value(self, step: BegunStep, message: dict[str, Any]) -> Any:
         if "results" in message:
             results = self._inputs.results(step.flow_uid, message["results"], step.reads)
             return {str(number): value for number, value in results.items()}
@@ -117,12 +118,11 @@ class StepProcess:
 
 
 class InProcess:
-    """A function in an isolated process. `at_end` is called after its end."""
+    """A function in a process of its own."""
 
-    def __init__(self, call: StepCall, process: StepProcess, at_end: Callable[[], None]) -> None:
+    def __init__(self, call: StepCall, process: StepProcess) -> None:
         self._process = process
         self.end = process.call(call)
-        self.end.add_done_callback(lambda _: at_end())
 
     def stop(self) -> None:
         self._process.stop()
@@ -140,28 +140,21 @@ class Functions:
     loops: AuthorsLoops = field(default_factory=AuthorsLoops)
     authors_threads: AuthorsThreads = field(default_factory=AuthorsThreads)
 
-    def start(
-        self, step: ClaimedStep, function: Function, link: StepLink, begin: Callable[[], bool] = lambda: True
-    ) -> Running:
-        """Start the function. `begin`: called just before an isolated process calls the function."""
-        call, work = self._call(step, function, link, begin), work_of(step)
-        if work.isolate:
-            process = self.new_process()
-            return InProcess(call, process, process.close)
-        if is_async(function, work.form):
+    def start(self, step: BegunStep, function: Function, link: StepLink) -> Running:
+        """Start the function in the host."""
+        call = self._call(step, function, link)
+        if is_async(function, work_of(step).form):
             return OnLoop(call, self.loops, self.threads)
         return InThread(call, self.authors_threads)
 
-    def start_in(
-        self, process: StepProcess, step: ClaimedStep, function: Function, link: StepLink, begin: Callable[[], bool]
-    ) -> Running:
-        """Start the function in a process for several calls. `begin`: as for `start`."""
-        return InProcess(self._call(step, function, link, begin), process, lambda: None)
+    def start_in(self, process: StepProcess, step: BegunStep, function: Function, link: StepLink) -> Running:
+        """Start the function in the process."""
+        return InProcess(self._call(step, function, link), process)
 
     def new_process(self) -> StepProcess:
         return StepProcess(self.modules, self.inputs)
 
-    def _call(self, step: ClaimedStep, function: Function, link: StepLink, begin: Callable[[], bool]) -> StepCall:
+    def _call(self, step: BegunStep, function: Function, link: StepLink) -> StepCall:
         job = job_of(step)
         context = context_of(job, step.start.number, self.inputs, link, step.reads)
 
@@ -170,10 +163,10 @@ class Functions:
             with logs.about(flow=step.flow_id, step=step.path, attempt=step.start.attempt), self.surroundings(job):
                 yield
 
-        return StepCall(step, function, context, link, around, self.largest_result, begin)
+        return StepCall(step, function, context, link, around, self.largest_result)
 
 
-def new_link(step: ClaimedStep) -> StepLink:
+def new_link(step: BegunStep) -> StepLink:
     """Return a link with a log under the name of the function's module."""
     return StepLink(logging.getLogger(work_of(step).function.partition(":")[0]))
 

@@ -8,7 +8,7 @@ import asyncio
 import hashlib
 import logging
 import sys
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -19,20 +19,19 @@ from uuid import uuid4
 from crawler_lifecycle.flows.activities.steps import TryAgain
 from crawler_lifecycle.flows.authors.modules import Modules, is_file
 from crawler_lifecycle.flows.authors.running import running
-from crawler_lifecycle.flows.ports.claims import AttemptKey, StepClaims
 from crawler_lifecycle.flows.ports.ledger import FlowDoors
+from crawler_lifecycle.flows.ports.steps import StepLedger
 from crawler_lifecycle.flows.rules.messages import RunSteps, StepsEnded
 from crawler_lifecycle.flows.rules.words import BROKEN_MODULE, UNKNOWN_STEP
-from crawler_lifecycle.hosts.attempts import GRACE_SECONDS, Attempts, Gone
+from crawler_lifecycle.hosts.attempts import GRACE_SECONDS, Attempts, Execution, Gone
 from crawler_lifecycle.hosts.calling import Function, is_manager
-from crawler_lifecycle.hosts.claiming import Claiming
 from crawler_lifecycle.hosts.ends import EndWriter
 from crawler_lifecycle.hosts.functions import Functions, Surroundings
-from crawler_lifecycle.hosts.joining import BackgroundTasks, Batches, Joining
+from crawler_lifecycle.hosts.lease import Begins, UnderWay
 from crawler_lifecycle.hosts.looks import HostLook
 from crawler_lifecycle.hosts.managers.hosting import Managers
+from crawler_lifecycle.hosts.slices import Slices
 from crawler_lifecycle.hosts.slots import Slots
-from crawler_lifecycle.hosts.under_way import UnderWay
 from crawler_lifecycle.managers.authors.workflow_manager import BaseLoopScript
 from crawler_lifecycle.model.naming import managers_queue, route_parts
 from crawler_lifecycle.settings.processes import FlowSettings
@@ -49,47 +48,41 @@ THREADS = 8  # for the host's own work
 
 @dataclass(frozen=True)
 class Draining:
-    under_way: UnderWay
-    claiming: Claiming
-    batches: Batches
+    slices: Slices
     ends: EndWriter
     seconds: float  # for functions to end
 
     async def drain(self) -> None:
         """Begin no further function, and let the functions end for some time. Then stop the remaining functions.
 
-        Claims without an end are released, so that another host takes the attempts at once.
+        Begins without an end are withdrawn, so that another host takes the attempts at once.
         """
-        if self.batches.is_closed:
+        if self.slices.is_closed:
             return
-        self.batches.is_closed = True
-        await self._hand_managers_over()
-        await self._release_waiting()
-        await self._end_functions()
-        self.under_way.lease.close()
+        self.slices.is_closed = True
+        under_way, withdraw = self.slices.under_way, self.slices.begins.withdraw
+        await withdraw([execution.key for execution in under_way.executions if execution.running is None])
+        managers = [execution for execution in under_way.executions if execution.is_manager]
+        await _left(managers, GRACE_SECONDS)  # at once: another host goes on, while functions here still end
+        await withdraw([execution.key for execution in managers])
+        others = [execution for execution in under_way.executions if not execution.is_manager]
+        await _settled(others, self.seconds)
+        await _left(others, GRACE_SECONDS + LAST_SECONDS)
+        under_way.close()
         await asyncio.to_thread(self.ends.close, LAST_SECONDS)
-        await self.claiming.release(None)
-        self.under_way.settle_all()
+        await withdraw([execution.key for execution in others])
 
-    async def _hand_managers_over(self) -> None:
-        """Leave the managers at once: another host goes on, while functions here still end."""
-        managers = [execution for execution in self.under_way.executions if execution.is_manager]
-        for execution in managers:
-            execution.leave(Gone.DRAINED)
-        await self.under_way.wait(managers, GRACE_SECONDS)
-        await self.claiming.release([execution.key for execution in managers])
 
-    async def _release_waiting(self) -> None:
-        """Release the attempts whose functions have not begun."""
-        waiting = [execution.key for execution in self.under_way.executions if execution.running is None]
-        await self.claiming.release(waiting)
-        self.under_way.settle_all(waiting)
+async def _left(executions: Sequence[Execution], seconds: float) -> None:
+    """Give the executions up, and wait until they have settled."""
+    for execution in executions:
+        execution.leave(Gone.DRAINED)
+    await _settled(executions, seconds)
 
-    async def _end_functions(self) -> None:
-        await self.under_way.wait(self.under_way.executions, self.seconds)
-        for execution in self.under_way.executions:
-            execution.leave(Gone.DRAINED)
-        await self.under_way.wait(self.under_way.executions, GRACE_SECONDS + LAST_SECONDS)
+
+async def _settled(executions: Sequence[Execution], seconds: float) -> None:
+    if executions:
+        await asyncio.wait([execution.settled for execution in executions], timeout=seconds)
 
 
 def code_version(modules: Modules) -> str:
@@ -114,7 +107,7 @@ class UnimportedManager(BaseLoopScript):
 @dataclass(frozen=True)
 class Routes:
     modules: Modules
-    claiming: Claiming
+    begins: Begins
     _logged: set[tuple[str, str]] = field(default_factory=set)  # flows with their problems
 
     async def functions(self, step: RunSteps) -> Mapping[int, Function]:
@@ -135,7 +128,7 @@ class Routes:
             broken = self.modules.broken.get(module)
             problem = broken or f"{module} has no function {name} at its top level"
             cause = UNKNOWN_STEP if broken is None else f"{BROKEN_MODULE}:{broken}"[:LONGEST_CAUSE]
-            await self.claiming.note_cause(step, cause)
+            await self.begins.note_cause(step, cause)
             self._log(step.flow_id, problem)
             raise TryAgain(problem, UNKNOWN_PAUSE, cause="UnknownStep")
         return function
@@ -161,7 +154,7 @@ class StepHost:
 
     def __init__(
         self,
-        claims: StepClaims,
+        ledger: StepLedger,
         doors: FlowDoors,
         modules: Modules,
         settings: FlowSettings,
@@ -171,25 +164,23 @@ class StepHost:
     ) -> None:
         self.slots = Slots(settings.slots)
         self.manager_slots = Slots(settings.manager_slots, "manager")
-        token, lasts = str(uuid4()), timedelta(seconds=settings.claim_seconds)
+        token, lasts = str(uuid4()), timedelta(seconds=settings.lease_seconds)
         threads = ThreadPoolExecutor(THREADS, thread_name_prefix="host")
         version = settings.code_version or code_version(modules)
-        self._tasks = BackgroundTasks()
-        self._claiming = Claiming(claims, token, name, version, threads)
-        self._routes = Routes(modules, self._claiming)
-        self._functions = Functions(modules, claims, threads, settings.largest_result, surroundings)
-        self._ends = EndWriter(claims, token)
-        self._under_way = UnderWay(claims, token, lasts, self._release_unused)
+        begins = Begins(ledger, token, name, version, threads)
+        self._routes = Routes(modules, begins)
+        self._functions = Functions(modules, ledger, threads, settings.largest_result, surroundings)
+        self._ends = EndWriter(ledger, token)
+        self._under_way = UnderWay(ledger, token, lasts)
         managers = None if managing is None else managing(modules, token, settings)
-        attempts = Attempts(claims, doors, token, self._functions, self._ends, threads, settings.step_seconds, managers)
-        batches = Batches(attempts, self._under_way, self._claiming, self._tasks)
-        self._joining = Joining(self._under_way, self._claiming, batches, self._tasks, self.slots, self.manager_slots)
-        self._draining = Draining(self._under_way, self._claiming, batches, self._ends, settings.drain_seconds)
+        attempts = Attempts(doors, self._functions, self._ends, threads, settings.step_seconds, managers)
+        self._slices = Slices(attempts, self._under_way, begins, self.slots, self.manager_slots)
+        self._draining = Draining(self._slices, self._ends, settings.drain_seconds)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Run steps during the block, then drain."""
-        await asyncio.to_thread(self._under_way.lease.start)
+        await asyncio.to_thread(self._under_way.start)
         self._ends.start()
         watching = asyncio.create_task(self._functions.loops.watch())
         try:
@@ -201,7 +192,7 @@ class StepHost:
     async def run(self, step: RunSteps) -> StepsEnded:
         """Run the attempts, and return their ends. A cancelled call ends no function."""
         look = HostLook(step)
-        task = self._tasks.spawn(self._run(look))
+        task = self._slices.tasks.spawn(self._run(look))
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
@@ -215,13 +206,8 @@ class StepHost:
     async def _run(self, look: HostLook) -> StepsEnded:
         functions = await self._routes.functions(look.step)
         look.followers.keep(functions)
-        await self._joining.run(look, functions)
+        await self._slices.run(look, functions)
         return look.result
-
-    def _release_unused(self, keys: Collection[AttemptKey]) -> None:
-        """Release claims without an execution, such as after a release without an answer."""
-        logger.warning("%d claims are released, since no function runs under them", len(keys))
-        self._tasks.spawn(self._claiming.release(keys))
 
 
 def _files(modules: Modules) -> Iterator[tuple[str, Path]]:

@@ -21,7 +21,7 @@ from crawler_lifecycle.base.hiding import hide_process
 from crawler_lifecycle.errors import LifecycleError, NotFound, NotReady, TemporaryError
 from crawler_lifecycle.flows.authors.modules import Modules, load
 from crawler_lifecycle.flows.authors.running import StepLink
-from crawler_lifecycle.flows.ports.claims import ClaimedStep, StepInputs
+from crawler_lifecycle.flows.ports.steps import BegunStep, StepInputs
 from crawler_lifecycle.flows.rules.contexts import Source
 from crawler_lifecycle.hosts.calling import check_of, is_async, job_of, prepared, work_of
 from crawler_lifecycle.hosts.children import Channel, end_with_children, end_with_parent
@@ -53,10 +53,6 @@ class HostConnection:
             self._channel.send(message)
         except OSError:
             end_with_children()
-
-    def begin(self) -> None:
-        """Wait until the beginning of the call is recorded. The host ends the process if the call must not begin."""
-        self._ask({"begin": True})
 
     def inputs(self, flow_uid: str, number: int) -> StepInputs:  # noqa: ARG002 - the host knows the step
         return StepInputs(**self._ask({"inputs": number}))
@@ -102,6 +98,7 @@ def main() -> NoReturn:
     logs.configure(settings.log.format, settings.log.level)
     first = host.next_message()
     modules = _loaded(first["targets"], first["folder"])
+    host.tell({"ready": True})
     while True:
         message = host.next_message()
         step = STEP.validate_python(message["call"])
@@ -118,7 +115,7 @@ def _loaded(targets: list[str], folder: str | None) -> Modules | Ended:
         return _failed(error)
 
 
-def _end_of(step: ClaimedStep, modules: Modules, host: HostConnection, most_bytes: int) -> Ended:
+def _end_of(step: BegunStep, modules: Modules, host: HostConnection, most_bytes: int) -> Ended:
     work, job = work_of(step), job_of(step)
     function = modules.function(work.function)
     if function is None:
@@ -127,7 +124,6 @@ def _end_of(step: ClaimedStep, modules: Modules, host: HostConnection, most_byte
 
     def call() -> Any:
         called = prepared(function, step, context)
-        host.begin()
         if not is_async(function, work.form):
             return called()
         return asyncio.run(_awaited(called()))

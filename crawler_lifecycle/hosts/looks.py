@@ -1,17 +1,19 @@
-"""An activity's view of its attempts, from their claims to their ends, and the steps that may follow there."""
+"""An activity's view of its attempts, from their begins to their ends, and the steps that may follow there."""
 
 import asyncio
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from crawler_lifecycle.base.ranges import from_ranges_by_value, to_ranges
-from crawler_lifecycle.flows.ports.claims import AttemptKey, Claimed
+from crawler_lifecycle.flows.ports.steps import AttemptKey, StepsBegun
 from crawler_lifecycle.flows.rules.ends import AttemptEnd
 from crawler_lifecycle.flows.rules.messages import AttemptRef, FollowingStep, RunSteps, StepsEnded
 from crawler_lifecycle.hosts.attempts import CallOutcome
 from crawler_lifecycle.model.flow_states import EndKind
 
+Outcome = CallOutcome | StepsBegun  # StepsBegun: an attempt that needed a process has not begun after all
 SLOW_SECONDS = 1.0  # after a first end: time for further ends, or for followers to start
 
 
@@ -23,7 +25,7 @@ class Followers:
         self._waiting = dict(self._all)
         self._foreign: set[int] = set()  # followers for other hosts
         self._completed: set[int] = set()
-        self.started: set[int] = set()  # followers with a recorded attempt
+        self.started: set[int] = set()  # followers with a begin
         self.is_awaited = False  # whether the supervisor waits for the answer
 
     def note_end(self, end: AttemptEnd) -> None:
@@ -34,7 +36,7 @@ class Followers:
         self.is_awaited |= end.kind is not EndKind.COMPLETED or (follower is not None and follower.is_awaited)
 
     def note_start(self, number: int) -> None:
-        """Note that the member's attempt is recorded."""
+        """Note that the member's attempt has begun."""
         if number in self._all:
             self.started.add(number)
 
@@ -76,12 +78,12 @@ class Followers:
 
 @dataclass
 class HostLook:
-    """An activity's attempts: to be claimed, under way in the process, ended or stale."""
+    """An activity's attempts: to begin, under way in the process, ended or stale."""
 
     step: RunSteps
-    to_claim: dict[int, AttemptRef] = field(init=False)
+    to_begin: dict[int, AttemptRef] = field(init=False)
     followers: Followers = field(init=False)
-    under_way: dict[int, "asyncio.Future[CallOutcome]"] = field(default_factory=dict)
+    under_way: dict[int, "asyncio.Future[Outcome]"] = field(default_factory=dict)
     is_left: bool = False  # whether the activity was cancelled
     _ends: list[AttemptEnd] = field(default_factory=list)
     _first_end: float | None = None  # time when the activity got to know its first end
@@ -94,9 +96,9 @@ class HostLook:
     _seconds: float = 0
 
     def __post_init__(self) -> None:
-        self.to_claim = {start.number: start for start in self.step.starts}
-        self._starts = dict(self.to_claim)
-        self._heads = set(self.to_claim)
+        self.to_begin = {start.number: start for start in self.step.starts}
+        self._starts = dict(self.to_begin)
+        self._heads = set(self.to_begin)
         self.followers = Followers(self.step.followers)
 
     @property
@@ -113,7 +115,7 @@ class HostLook:
     @property
     def is_over(self) -> bool:
         """Whether the activity may answer. Slow steps must not hold up quick steps' dependents for long."""
-        if not self.to_claim and not self.under_way:
+        if not self.to_begin and not self.under_way:
             return True
         if self.step.followers:
             return self.followers.is_awaited
@@ -122,7 +124,7 @@ class HostLook:
     @property
     def has_only_followers(self) -> bool:
         """Whether all steps of the supervisor have ended."""
-        return self._heads.isdisjoint(self.to_claim.keys() | self.under_way.keys())
+        return self._heads.isdisjoint(self.to_begin.keys() | self.under_way.keys())
 
     @property
     def _is_slow(self) -> bool:
@@ -136,43 +138,42 @@ class HostLook:
         before = self.followers.before(start.number for start in starts)
         return from_ranges_by_value(self.step.reads) | {number: self._starts[number].attempt for number in before}
 
-    def wait_for(self, number: int, future: "asyncio.Future[CallOutcome]", *, is_on_record: bool) -> None:
-        """Wait for the attempt's outcome. A claim under way may be refused: then the attempt is not recorded."""
-        self.under_way[number] = future
-        del self.to_claim[number]
-        if is_on_record:
-            self.followers.note_start(number)
+    def wait_for(self, number: int, outcome: "asyncio.Future[Outcome]") -> None:
+        """Wait for the outcome of an attempt under way."""
+        self.under_way[number] = outcome
+        self.to_begin.pop(number, None)
 
     def leave_followers(self, most: int) -> None:
-        """Claim new followers, up to the limit. The supervisor gives the others to any host."""
-        for number in self.followers.beyond(self.to_claim, most):
-            del self.to_claim[number]
+        """Begin new followers, up to the limit. The supervisor gives the others to any host."""
+        for number in self.followers.beyond(self.to_begin, most):
+            del self.to_begin[number]
 
-    def take_claimed(self, claimed: Claimed, mine: "Mapping[int, asyncio.Future[CallOutcome]]") -> None:
-        """Take a claim's answer. `mine`: the outcomes of the attempts that the process has claimed."""
-        self._has_lost |= claimed.has_lost
-        self.take_ended(claimed.ended)
-        for number in claimed.held:
+    def take_begun(self, begun: StepsBegun) -> None:
+        """Take the answer to begins. Attempts that a host holds stay to begin."""
+        self._has_lost |= begun.has_lost
+        self.take_ended(begun.ended)
+        for number in (*begun.held, *(step.start.number for step in begun.mine)):
             self.followers.note_start(number)
-        for number in claimed.stale:
-            self.to_claim.pop(number, None)
+        for number in begun.stale:
+            self.to_begin.pop(number, None)
             if not self.followers.refuse(number):
                 self._stale.append(number)
-        for number, future in mine.items():
-            self.wait_for(number, future, is_on_record=True)
 
     def take_ended(self, ends: Iterable[AttemptEnd]) -> None:
         for end in ends:
             self._add(end)
-            self.to_claim.pop(end.number, None)
+            self.to_begin.pop(end.number, None)
         self._follow()
 
     def take_outcomes(self) -> None:
-        """Take the ends of attempts under way. An attempt without an end has to be claimed again."""
+        """Take the ends of attempts under way. An attempt without an end has to begin again."""
         for number in [number for number, future in self.under_way.items() if future.done()]:
             outcome = self.under_way.pop(number).result()
-            if outcome.end is None:
-                self.to_claim[number] = self._starts[number]
+            if isinstance(outcome, StepsBegun):
+                self.to_begin[number] = self._starts[number]
+                self.take_begun(outcome)
+            elif outcome.end is None:
+                self.to_begin[number] = self._starts[number]
             else:
                 self._add(outcome.end)
                 self._has_news |= outcome.has_news
@@ -180,19 +181,22 @@ class HostLook:
                 self._seconds += outcome.seconds if number in self._heads else 0
         self._follow()
 
-    async def wait(self, seconds: float) -> None:
-        """Wait for an end of an attempt under way; with attempts in other hosts, not longer than the time."""
+    async def wait(self, seconds: float, elsewhere: Sequence["asyncio.Future[None]"] = ()) -> None:
+        """Wait for an end of an attempt under way; with attempts to begin, not longer than the time.
+
+        `elsewhere`: the ends of attempts that another activity in the process waits for.
+        """
         if self._has_due:
             self._has_due = False
             return
-        if not self.under_way:
+        waits: set[asyncio.Future[Any]] = {*self.under_way.values(), *elsewhere}
+        if not waits:
             await asyncio.sleep(seconds)
             return
-        times = [seconds] if self.to_claim else []
+        times = [seconds] if self.to_begin else []
         if self._first_end is not None and not self.step.followers:
             times.append(SLOW_SECONDS)
-        timeout = min(times, default=None)
-        await asyncio.wait(self.under_way.values(), timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(waits, timeout=min(times, default=None), return_when=asyncio.FIRST_COMPLETED)
 
     def _add(self, end: AttemptEnd) -> None:
         self._ends.append(end)
@@ -201,9 +205,9 @@ class HostLook:
             self._first_end = time.monotonic()
 
     def _follow(self) -> None:
-        """Let due followers be claimed."""
+        """Let due followers begin."""
         if self.is_left:
             return
         for start in self.followers.take_due(is_late=self._is_slow):
-            self.to_claim[start.number] = self._starts[start.number] = start
+            self.to_begin[start.number] = self._starts[start.number] = start
             self._has_due = True

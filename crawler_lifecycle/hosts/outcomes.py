@@ -11,7 +11,7 @@ from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.flows import Cancel, Graft, Record, RunningJob, Snooze, Workflow
 from crawler_lifecycle.flows.model.requests import GraftMembers
 from crawler_lifecycle.flows.model.values import TooLarge, to_text
-from crawler_lifecycle.flows.ports.claims import ClaimedStep, StepEnd
+from crawler_lifecycle.flows.ports.steps import BegunStep, StepEnd
 from crawler_lifecycle.flows.rules.words import (
     BY_REQUEST,
     RESULT_MISMATCH,
@@ -41,7 +41,7 @@ class Ended:
     graft: GraftMembers | None = None
     is_stopped: bool = False  # whether the function ended because the host asked for its end
 
-    def of_step(self, step: ClaimedStep) -> StepEnd:
+    def of_step(self, step: BegunStep) -> StepEnd:
         return StepEnd(
             flow_uid=step.flow_uid,
             start=step.start,

@@ -19,7 +19,7 @@ from queue import SimpleQueue
 from typing import Any, Protocol
 
 from crawler_lifecycle.flows.authors.running import Context, StepLink
-from crawler_lifecycle.flows.ports.claims import ClaimedStep
+from crawler_lifecycle.flows.ports.steps import BegunStep
 from crawler_lifecycle.hosts.calling import Function, check_of, prepared
 from crawler_lifecycle.hosts.outcomes import STOPPED, Ended, end_of, failure, result_end
 
@@ -162,13 +162,12 @@ class AuthorsLoops:
 class StepCall:
     """A call to an author's function."""
 
-    step: ClaimedStep
+    step: BegunStep
     function: Function
     context: Context
     link: StepLink
     around: Callable[[], AbstractContextManager[None]]  # entered around the function
     most_bytes: int
-    begin: Callable[[], bool]  # records the beginning of a call in a process apart; False: the call must not begin
 
     def prepared(self) -> Callable[[], Any]:
         return prepared(self.function, self.step, self.context)

@@ -1,7 +1,7 @@
 """Port for the hosts of crawl managers: the ledger with a manager's items and their attempts.
 
-A manager is a step of its flow, and its host holds the claim on the step's attempt. Every method first compares the
-claim's token, and raises Fenced if another host has taken the attempt. Writes lock the flow's row before.
+A manager is a step of its flow. Every method first compares the token of the attempt's last begin, and raises Fenced if
+another host has begun the attempt. Writes lock the flow's row before.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -20,7 +20,7 @@ from crawler_lifecycle.model.requests import RunRequest
 
 @dataclass(frozen=True, slots=True)
 class ManagerRef:
-    """A manager's attempt, with the token of the claim that its host holds."""
+    """A manager's attempt, with the token of its host."""
 
     flow_uid: str
     member: int

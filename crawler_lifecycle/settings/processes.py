@@ -179,7 +179,7 @@ class FlowSettings(BaseModel):
     manager_slots: int = Field(
         default=50, ge=1, description="number of crawl managers that a host of steps runs beside its steps"
     )
-    claim_seconds: float = Field(
+    lease_seconds: float = Field(
         default=20, ge=2, description="time without a sign of life until other hosts take over the steps of a host"
     )
     step_seconds: float = Field(default=86400, gt=0, description="time limit for a step without a timeout of its own")

@@ -28,7 +28,7 @@ from crawler_lifecycle.runs.ports import NewRun, SupervisorExecution
 from crawler_lifecycle.runs.store.manager_runs import tell_end
 
 MANAGER = "manager"  # path for the flow's only member
-HOST = "play"  # token for the claim on the manager's attempt
+HOST = "play"  # the host's token
 FOR_EVER = timedelta(days=10_000)
 OF_RUN = update(histories).where(histories.c.id == bindparam("of_run"))
 A_STEP = timedelta(microseconds=1)  # between two readings of the clock: ends keep their order
@@ -55,7 +55,7 @@ class PlayedEnd(NamedTuple):
 
 
 class ManagedFlow:
-    """The flow after its host's claim on the manager."""
+    """The flow after its host has begun the manager."""
 
     def __init__(self, name: str, arguments: Sequence[str], family: str, now: datetime) -> None:
         folder = tempfile.mkdtemp(prefix="manager-play-")
@@ -70,7 +70,7 @@ class ManagedFlow:
         )
         answer = self.store.flow_doors.push(PushFlow(definition=definition))
         self.id, self.uid = answer.flow_id, answer.flow_uid
-        self.ref = self._claimed()
+        self.ref = self._begun()
 
     def link_run(self, start: ManagerStart) -> Job:
         """Store a run as its workflow would, with its main job running."""
@@ -114,15 +114,15 @@ class ManagedFlow:
         """Return the messages in the flow's timeline."""
         return [line.message for line in self.store.flow_records.lines(self.id, after=0, limit=10_000)]
 
-    def _claimed(self) -> ManagerRef:
-        """Claim the manager's next attempt as a host does."""
+    def _begun(self) -> ManagerRef:
+        """Begin the manager's next attempt as a host does."""
         flow = self.store.flow_ledger.begin(self.uid, SupervisorExecution(f"flow-{self.uid}", "play", None))
         page = self.store.flow_ledger.read(ReadFlow(flow=flow, since=-1))
         (member,), _ = page.rows.unpacked()
         start = AttemptRef(number=member.number, generation=member.generation, attempt=member.attempt + 1)
-        self.store.step_claims.renew(HOST, FOR_EVER)
-        claimed = self.store.step_claims.claim(flow, page.door, [start], HOST, HOST)
-        assert not claimed.stale, "the manager's attempt is not free"
+        self.store.step_ledger.renew(HOST, FOR_EVER)
+        begun = self.store.step_ledger.begin(flow, page.door, [start], HOST, HOST)
+        assert begun.mine, "the manager's attempt is not free"
         return ManagerRef(self.uid, member.number, start.attempt, HOST)
 
 

@@ -17,7 +17,7 @@ from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.flows.authors.running import Context, RunningJob, StepLink, running
 from crawler_lifecycle.flows.model.definition import CallForm, FlowDefinition, ManagerWork, StepWork
 from crawler_lifecycle.flows.model.values import encode
-from crawler_lifecycle.flows.ports.claims import ClaimedStep, StepInputs
+from crawler_lifecycle.flows.ports.steps import BegunStep, StepInputs
 from crawler_lifecycle.flows.rules import contexts
 from crawler_lifecycle.flows.rules.contexts import Source
 from crawler_lifecycle.flows.rules.ends import AttemptEnd
@@ -124,7 +124,7 @@ class SteppedFlow(MemoryFlow):
 
     def _ended(self, row: MemberRow, start: AttemptStart) -> Ended:
         """Return the end by the chosen result, or by the function's result."""
-        step = self._claimed(row, start)
+        step = self._begun(row, start)
         job = job_of(step)
         self.seen[row.path] = context = self.context_of(row, job)
         missing = object()
@@ -145,13 +145,13 @@ class SteppedFlow(MemoryFlow):
             self.errors[row.path] = AssertionError(ended.error)
         return ended
 
-    def _call(self, step: ClaimedStep, context: Context) -> Any:
+    def _call(self, step: BegunStep, context: Context) -> Any:
         if self._work(self.ledger.members[step.start.number]).is_manager:
             return self._played(step)
         with running(context.job), self.surroundings():
             return self.caller(prepared(self._function(step), step, context))
 
-    def _played(self, step: ClaimedStep) -> JsonValue:
+    def _played(self, step: BegunStep) -> JsonValue:
         """Play the crawl manager to its close. Return its result; the scenario has the ends of its crawls."""
         if self._work(self.ledger.members[step.start.number]).function == IN_CATALOGUE:
             raise BadInput("results", f"have no {step.path!r}, whose class only the catalogue has: choose its result")
@@ -169,13 +169,13 @@ class SteppedFlow(MemoryFlow):
             raise BadInput("crawls", f"an item of the manager {path!r} cannot be refused here: use a ManagerPlay")
         return end
 
-    def _function(self, step: ClaimedStep) -> Function:
+    def _function(self, step: BegunStep) -> Function:
         return loaded(self._work(self.ledger.members[step.start.number]).function)
 
-    def _claimed(self, row: MemberRow, start: AttemptStart) -> ClaimedStep:
-        """Return the step as a host claims the step."""
+    def _begun(self, row: MemberRow, start: AttemptStart) -> BegunStep:
+        """Return the step for the host."""
         changed = self.arguments_for(row, start)
-        return ClaimedStep(
+        return BegunStep(
             start=AttemptRef(number=row.number, generation=row.generation, attempt=row.attempt),
             path=row.path,
             definition=self.definitions[row.number].model_copy(update={"work": self._work(row)}),

@@ -7,7 +7,7 @@ from typing import Any
 from uuid import uuid4
 
 from crawler_lifecycle.assembly.store import SqlStore
-from crawler_lifecycle.base.ranges import to_ranges
+from crawler_lifecycle.base.ranges import to_ranges, to_ranges_by_value
 from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.flows import Workflow
 from crawler_lifecycle.flows.model.definition import Fragment
@@ -19,9 +19,9 @@ from crawler_lifecycle.flows.model.requests import (
     PushFlow,
     RetryMembers,
 )
-from crawler_lifecycle.flows.ports.claims import NO_READS, Claimed, StepEnd
 from crawler_lifecycle.flows.ports.ledger import CrawlStart, DoorAnswer
-from crawler_lifecycle.flows.rules.ends import AttemptEnd
+from crawler_lifecycle.flows.ports.steps import NO_READS, StepEnd, StepsBegun
+from crawler_lifecycle.flows.rules.ends import AttemptEnd, in_order
 from crawler_lifecycle.flows.rules.messages import (
     AttemptRef,
     FlowRef,
@@ -120,12 +120,15 @@ class Flow:
         return self.written(*changes, door=door, **fields).version or None
 
     def written(self, *changes: MemberChange, door: int | None = None, **fields: Any) -> Written:
-        was, rows = (
-            PackedRows.from_rows([change.was for change in changes]),
-            PackedRows.from_rows([change.row for change in changes]),
+        ended = to_ranges_by_value({change.row.number: change.row.attempt for change in changes if change.has_ended})
+        step = WriteFlow(
+            flow=self.flow,
+            door=self.door if door is None else door,
+            rows=PackedRows.from_rows([change.row for change in changes]),
+            ended=ended,
+            **fields,
         )
-        door = self.door if door is None else door
-        return self.store.flow_ledger.write(WriteFlow(flow=self.flow, door=door, was=was, rows=rows, **fields))
+        return self.store.flow_ledger.write(step)
 
     def plan(self) -> tuple[Planner, Plan]:
         """A supervisor plans after it has read everything and looked at all that is under way."""
@@ -136,26 +139,35 @@ class Flow:
         planner = Planner(ledger)
         numbers = to_ranges(planner.in_flight)
         looked = self.read(since=page.door, tasks_of=numbers)
-        observations: list[Observation] = [*looked.ends, *looked.runs, *looked.tasks]
+        observations: list[Observation] = [*in_order(looked.begins, looked.ends), *looked.runs, *looked.tasks]
         for seen in observations:
             planner.observe(seen)
         return planner, planner.advance(datetime.now(UTC) + self.ahead)
 
     def go_on(self) -> Plan:
-        """Write the plan, and start what is to start: steps by a claim of the token `host`, crawls on record."""
+        """Write the plan, and start what is to start: steps by begins of the token `host`, crawls on record."""
         planner, plan = self.plan()
         starts = {start.number for start in plan.starts}
-        assert self.write(*(change for change in plan.changes if change.row.number not in starts))
+        self.act(*(change for change in plan.changes if change.row.number not in starts))
         refs = [AttemptRef(number=s.number, generation=s.generation, attempt=s.attempt) for s in plan.starts]
         crawls = [ref for ref in refs if planner.rows[ref.number].kind is MemberKind.CRAWL]
         steps = [ref for ref in refs if planner.rows[ref.number].kind is MemberKind.STEP]
         if steps:
-            assert not self.claim(*steps).stale
+            assert not self.begin_steps(*steps).stale
         if crawls:
             assert not self.start_crawls(*crawls).stale
         if plan.flow_state is not None:
-            assert self.write(state=plan.flow_state)
+            self.act(state=plan.flow_state)
         return plan
+
+    def act(self, *changes: MemberChange, **fields: Any) -> None:
+        """Write as the supervisor does, which knows the number of its act."""
+        version = self.write(*changes, **fields)
+        assert version
+        self.note(version)
+
+    def note(self, version: int) -> None:
+        self.ref = self.flow.model_copy(update={"version": max(version, self.flow.version)})
 
     def start(self, path: str) -> AttemptRef:
         """The next attempt of the member."""
@@ -169,7 +181,7 @@ class Flow:
 
     # hosts
 
-    def claim(
+    def begin_steps(
         self,
         *starts: AttemptRef,
         token: str = "host",
@@ -177,26 +189,29 @@ class Flow:
         door: int | None = None,
         code_version: str | None = None,
         reads: Mapping[int, int] = NO_READS,
-    ) -> Claimed:
+        in_process: bool = True,
+    ) -> StepsBegun:
         door = self.door if door is None else door
-        claims = self.store.step_claims
-        claims.renew(token, MINUTE)
-        claimed = claims.claim(self.flow, door, starts, token, f"host of {token}", code_version, reads)
+        ledger, host = self.store.step_ledger, (token, f"host of {token}", code_version)
+        ledger.renew(token, MINUTE)
+        begun = ledger.begin(self.flow, door, starts, *host, reads, in_process=in_process)
         if lasts != MINUTE:
-            claims.renew(token, lasts)
-        return claimed
+            ledger.renew(token, lasts)
+        return begun
 
     def end(
         self, *starts: AttemptRef, kind: EndKind = COMPLETED, token: str = "host", **fields: Any
     ) -> list[AttemptEnd]:
         ends = [StepEnd(self.uid, start, kind, datetime.now(UTC), **fields) for start in starts]
-        return list(self.store.step_claims.end(ends, token).values())
+        return list(self.store.step_ledger.end(ends, token).values())
 
     # crawls
 
     def start_crawls(self, *starts: AttemptRef, door: int | None = None, reads: str = "") -> Any:
         step = StartCrawls(flow=self.flow, door=self.door if door is None else door, starts=starts, reads=reads)
-        return self.store.flow_ledger.start_crawls(step)
+        started = self.store.flow_ledger.start_crawls(step)
+        self.note(started.version)
+        return started
 
     def run(self, crawl: CrawlStart, execution: str | None = None, tasks: int = 1) -> RunRecord:
         """The run that the crawl's workflow makes."""

@@ -103,10 +103,11 @@ class Managed(Flow):
         reaction = Reaction(**end, verdict=verdict, retry=again, effects=effects, outcome=outcome)
         self.managers.react(self.mine, [reaction])
 
-    def claimed_by(self, token: str) -> ManagerRef:
+    def begun_by(self, token: str) -> ManagerRef:
         """Let another host take the manager's attempt."""
-        self.store.step_claims.release(self.mine.token)
-        assert self.claim(self.last("manager"), token=token).mine
+        ref = self.last("manager")
+        self.store.step_ledger.withdraw(self.mine.token, [(self.uid, MANAGER, self.mine.attempt)])
+        assert self.begin_steps(ref, token=token).mine
         return ManagerRef(self.uid, MANAGER, self.mine.attempt, token)
 
 

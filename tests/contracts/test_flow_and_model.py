@@ -21,7 +21,7 @@ from crawler_lifecycle.flows.rules.rows import MemberRow
 from crawler_lifecycle.model.flow_states import EndKind, FlowIntent, MemberKind
 from crawler_lifecycle.model.states import RunStatus
 from crawler_lifecycle.testing.memory import MemoryFlow
-from tests.contracts.flows import CANCELLED, COMPLETED, FAILED, Flow, pushed
+from tests.contracts.flows import CANCELLED, COMPLETED, FAILED, MINUTE, Flow, pushed
 from tests.samples import few
 from tests.unit.flows.random_graphs import build
 
@@ -93,9 +93,10 @@ class Pair:
     def _end_step(self, row: MemberRow, kind: EndKind) -> None:
         attempt, token = self.flow.last(row.path), "host"
         if self.random.random() < 0.3:  # the host dies, another one takes the step, and the first one's end comes late
-            self.flow.store.step_claims.release("host", [(self.flow.uid, attempt.number, attempt.attempt)])
+            self.flow.store.step_ledger.renew("host", timedelta(seconds=-1))
             token = "second"
-            assert not self.flow.claim(attempt, token=token).stale
+            assert not self.flow.begin_steps(attempt, token=token).stale
+            self.flow.store.step_ledger.renew("host", MINUTE)
             self.flow.end(attempt, kind=FAILED, token="host", reason="too late")
         self.flow.end(attempt, kind=kind, token=token, reason="why")
         self.memory.settle(AttemptEnd(row.number, row.attempt, kind, self._now, reason="why"))

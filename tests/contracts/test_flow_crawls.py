@@ -59,9 +59,11 @@ def test_labels_tags_and_priorities_reach_the_runs(database: Database) -> None:
 def test_a_start_comes_again_whatever_doors_did(database: Database) -> None:
     flow = pushed(database, shop())
     ref = flow.start("shop")
+    known = flow.flow
     first = flow.start_crawls(ref)
     flow.hold("pause")
     flow.cancel()
+    flow.ref = known
     again = flow.start_crawls(ref, door=1)
     assert (again.crawls, again.stale, again.ended) == (first.crawls, first.stale, first.ended)
     assert (first.version, again.version) == (1, 1), "all tries have one number"
@@ -189,7 +191,7 @@ def test_stops_reach_the_crawls_that_have_not_ended(database: Database) -> None:
     for name in ("running", "ended", "without", "waiting"):
         workflow.add(name, crawl("books"))
     flow = pushed(database, workflow)
-    flow.claim(flow.start("step"))
+    flow.begin_steps(flow.start("step"))
     crawls = flow.start_crawls(flow.start("running"), flow.start("ended"), flow.start("without")).crawls
     run = flow.run(crawls[0])
     flow.close(flow.run(crawls[1]))
@@ -199,7 +201,7 @@ def test_stops_reach_the_crawls_that_have_not_ended(database: Database) -> None:
         stops = ledger.crawls_to_stop(flow.flow, range(5))
         assert [(stop.number, stop.attempt, stop.run_id) for stop in stops] == [(1, 1, run.run_id), (3, 1, None)]
         assert stops[0].workflow_id == crawls[0].workflow_id
-    assert flow.store.step_claims.renew("host", timedelta(minutes=1)) == {(flow.uid, 0, 1): True}
+    assert flow.store.step_ledger.renew("host", timedelta(minutes=1), [(flow.uid, 0, 1)]) == {(flow.uid, 0, 1): True}
     unlinked = ledger.unlinked_crawls(flow.flow, datetime.now(UTC) + timedelta(minutes=1))
     assert [(stop.number, stop.workflow_id) for stop in unlinked] == [(3, crawls[2].workflow_id)]
     assert ledger.unlinked_crawls(flow.flow, NOW) == []

@@ -45,7 +45,7 @@ def sub(*names: str) -> Workflow:
 def fail(flow: Flow, path: str) -> None:
     """The next attempt of the member fails."""
     start = flow.start(path)
-    assert flow.claim(start).mine
+    assert flow.begin_steps(start).mine
     flow.end(start, kind=FAILED, reason="no luck")
 
 
@@ -227,11 +227,11 @@ def test_a_retry_with_arguments_changes_the_next_attempt(database: Database) -> 
     fail(flow, "a")
     flow.go_on()
     flow.retry("a", arguments={"size": 3})
-    (step,) = flow.claim(flow.start("a")).mine
+    (step,) = flow.begin_steps(flow.start("a")).mine
     assert step.arguments == {"size": 3, "name": "x"}
     flow.end(flow.last("a"))
     flow.retry("a", completed=True, downstream=Downstream.ALL, arguments={"name": "y"})
-    (step,) = flow.claim(flow.start("a")).mine
+    (step,) = flow.begin_steps(flow.start("a")).mine
     assert step.arguments == {"size": 3, "name": "y"}
     flow.cancel("shop")
     with pytest.raises(BadInput, match="arguments"):
@@ -253,7 +253,7 @@ def test_a_decision_is_on_record_before_the_flow_comes_to_its_approval(database:
     assert not flow.approve("release", actor="ann").changed
     with pytest.raises(Conflict, match="approval 'release' is approved already"):
         flow.approve("release", approved=False, actor="bob")
-    flow.claim(flow.start("a"))
+    flow.begin_steps(flow.start("a"))
     flow.end(flow.last("a"))
     flow.go_on()
     assert flow.states["release"] == "completed"
@@ -295,7 +295,7 @@ def test_a_graft_replaces_its_unstarted_members(database: Database) -> None:
     doors = flow.store.flow_doors
     with pytest.raises(Fenced, match="may attach no sub-workflow"):
         doors.graft(flow.uid, graft(sub("x")))
-    (step,) = flow.claim(flow.start("g")).mine
+    (step,) = flow.begin_steps(flow.start("g")).mine
     assert step.is_grafter
     answer = doors.graft(flow.uid, graft(sub("x", "y")))
     assert (answer.count, answer.changed) == (2, True)
@@ -321,7 +321,7 @@ def test_a_graft_replaces_its_unstarted_members(database: Database) -> None:
 def test_a_flow_is_pruned_with_all_its_rows(database: Database) -> None:
     flow = pushed(database, wide())
     flow.append("k", Workflow().add("more", plain))
-    flow.claim(flow.start("more"))
+    flow.begin_steps(flow.start("more"))
     flow.end(flow.last("more"), result="1")
     doors = flow.store.flow_doors
     assert doors.prune([flow.uid, "unknown"]) == 0  # the flow is open

@@ -45,7 +45,7 @@ def test_a_flow_goes_to_its_end(database: Database) -> None:
     (start,) = flow.start_crawls(flow.last("left")).crawls
     flow.close(flow.run(start))
     flow.go_on()
-    (step,) = flow.claim(flow.last("bottom")).mine
+    (step,) = flow.begin_steps(flow.last("bottom")).mine
     assert step.path == "bottom"
     flow.end(step.start)
     flow.go_on()
@@ -81,7 +81,7 @@ def test_an_outdated_supervisor_is_refused(database: Database) -> None:
     for act in (
         flow.read,
         lambda: flow.write(row, door=1),
-        lambda: flow.claim(start, door=1),
+        lambda: flow.begin_steps(start, door=1),
         lambda: flow.start_crawls(flow.start("left"), door=1),
         lambda: ledger.end_attempts(former, (), {}),
         lambda: ledger.crawls_to_stop(former, [0]),
@@ -120,7 +120,8 @@ def test_readings_are_as_on_record_and_sights_come_beside(database: Database) ->
     assert flow.read().runs == ()  # an open run is no news
     flow.close(run, RunStatus.FAILED, "main_job_failed")
     page = flow.read()
-    assert [row.state for row in rows_of(page)] == ["executing", "executing"]
+    assert [row.state for row in rows_of(page)] == ["executing", "available"]
+    assert [(begun.number, begun.attempt) for begun in page.begins] == [(1, 1)]
     (seen,) = page.runs
     assert (seen.number, seen.attempt, seen.status, seen.end, seen.tasks) == (0, 1, RunStatus.FAILED, 1, 3)
     assert (seen.reason, seen.outcome, seen.archived) == ("main_job_failed", "failed", False)
@@ -170,20 +171,10 @@ def test_a_write_behind_a_door_is_stale(database: Database) -> None:
     assert flow.ledger.flow.state is FlowState.EXECUTING
 
 
-def test_a_write_on_another_row_than_expected_writes_nothing(database: Database) -> None:
-    flow = pushed(database, diamond())
-    other = flow.row("left")._replace(state=MemberState.SCHEDULED)
-    wrong = MemberChange(other, other._replace(state=MemberState.CANCELLED, reason="dependency:top"))
-    assert not flow.write(change(flow, "right", state=MemberState.AVAILABLE), wrong)
-    assert flow.states["right"] == "suspended"
-    gone = flow.row("left")._replace(number=99)
-    assert not flow.write(MemberChange(gone, gone))
-
-
 def test_the_supervisors_own_start_overtakes_its_write(database: Database) -> None:
     flow = pushed(database, diamond())
     row = flow.row("top")
-    flow.claim(flow.start("top"))
+    flow.begin_steps(flow.start("top"))
     assert flow.write(
         MemberChange(row, row._replace(cause="no_host")), change(flow, "right", state=MemberState.AVAILABLE)
     )
@@ -195,16 +186,27 @@ def test_a_member_with_a_start_that_the_supervisor_does_not_know_is_not_ended(da
     """A host has started the step by itself: the flow must not end beside the step."""
     flow = pushed(database, diamond())
     row = flow.row("top")
-    flow.claim(flow.start("top"))
+    flow.begin_steps(flow.start("top"))
     cancelled = MemberChange(row, row._replace(state=MemberState.CANCELLED, reason="drained"))
     assert not flow.write(cancelled, state=FlowState.CANCELLED)
     assert (flow.states["top"], flow.ledger.flow.state) == ("executing", FlowState.EXECUTING)
 
 
+def test_a_write_from_before_a_begin_leaves_the_attempt(database: Database) -> None:
+    """The supervisor shows a step as available, after the write before has written its begin."""
+    flow = pushed(database, diamond())
+    available = MemberChange(flow.row("top"), flow.row("top")._replace(cause="no_host"))
+    flow.begin_steps(flow.start("top"))
+    assert [begun.number for begun in flow.written().begins] == [0]
+    flow.note(1)
+    flow.act(available, change(flow, "right", state=MemberState.AVAILABLE))
+    assert (flow.row("top").state, flow.row("top").attempt, flow.states["right"]) == ("executing", 1, "available")
+
+
 def test_a_write_does_not_undo_the_end_of_a_step(database: Database) -> None:
     """The former attempt may end between the supervisor's reading and its write about the next generation."""
     flow = pushed(database, Workflow(id="w").add("a", plain))
-    flow.claim(flow.start("a"))
+    flow.begin_steps(flow.start("a"))
     flow.cancel("a")
     flow.retry("a")
     before = flow.row("a")
@@ -222,12 +224,13 @@ def test_acts_of_supervisors_raise_the_version(database: Database) -> None:
     assert (flow.write(available), flow.write(available)) == (1, 1), "all tries have one number"
     flow.ref = flow.flow.model_copy(update={"version": 1})
     assert flow.start_crawls(flow.start("shop")).version == 2
-    flow.end(*(step.start for step in flow.claim(flow.start("step")).mine))
+    flow.end(*(step.start for step in flow.begin_steps(flow.start("step")).mine))
     assert flow.read().version == 2, "a host is no supervisor"
     flow.ref = flow.ref.model_copy(update={"version": 2})
     assert flow.write() == 3
     flow.ref = flow.ref.model_copy(update={"version": 0})
-    assert (flow.write(available), flow.read().version) == (1, 3), "a late try lowers no number"
+    assert (flow.write(available), flow.read().version) == (1, 3), "a late try writes nothing"
+    assert flow.row("step").state is MemberState.COMPLETED
     flow.ref = None
     assert flow.begin("second").version == 3
 
@@ -257,14 +260,14 @@ def test_nothing_starts_and_nothing_is_written_after_a_loss(database: Database) 
     assert flow.written(available).has_lost
     starts = flow.start_crawls(flow.start("shop"))
     assert (starts.crawls, starts.stale, starts.has_lost, starts.version) == ([], [1], True, 0)
-    claimed = flow.claim(flow.start("step"))
+    claimed = flow.begin_steps(flow.start("step"))
     assert (claimed.mine, claimed.stale, claimed.has_lost) == ([], [0], True)
     assert flow.read().version == 0
     flow.ref = known
     assert flow.write(available) == 1
     flow.ref = lost
     assert flow.start_crawls(flow.start("shop")).stale == []
-    assert not flow.claim(flow.start("step")).has_lost
+    assert not flow.begin_steps(flow.start("step")).has_lost
     flow.ref = known.model_copy(update={"version": 3})
     again = flow.start_crawls(flow.last("shop"))
     assert (len(again.crawls), again.has_lost, again.version) == (1, True, 0), "the loss stays visible"
@@ -273,7 +276,7 @@ def test_nothing_starts_and_nothing_is_written_after_a_loss(database: Database) 
 
 def test_a_crawl_starts_only_behind_completed_steps(database: Database) -> None:
     flow = pushed(database, Workflow(id="w").add("step", plain).add("shop", crawl("books")))
-    (claimed,) = flow.claim(flow.start("step")).mine
+    (claimed,) = flow.begin_steps(flow.start("step")).mine
     refused = flow.start_crawls(flow.start("shop"), reads="1:0")
     assert (refused.crawls, refused.stale, refused.has_lost) == ([], [1], True)
     flow.end(claimed.start)
@@ -373,7 +376,7 @@ def test_a_group_grows_with_the_tasks_of_its_crawl(database: Database) -> None:
 def test_a_start_is_written_as_the_rules_say(database: Database) -> None:
     flow = pushed(database, diamond())
     row = flow.row("top")
-    flow.claim(flow.start("top"))
+    flow.begin_steps(flow.start("top"))
     begun = flow.row("top")
     assert begun.since is not None
     assert begun == started(row, 1, begun.since)

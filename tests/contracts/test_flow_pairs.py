@@ -14,9 +14,9 @@ from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.flows import Workflow, crawl, each_task
 from crawler_lifecycle.flows.authors.building import fragment_of
 from crawler_lifecycle.flows.model.requests import GraftMembers
-from crawler_lifecycle.flows.ports import claims, ledger, records
-from crawler_lifecycle.flows.ports.claims import StepEnd
+from crawler_lifecycle.flows.ports import ledger, records, steps
 from crawler_lifecycle.flows.ports.ledger import CrawlToStop, Delivery, FlowStore, ManagerDoors
+from crawler_lifecycle.flows.ports.steps import AttemptKey, StepEnd
 from crawler_lifecycle.flows.rules.ends import AttemptEnd
 from crawler_lifecycle.flows.rules.messages import AttemptRef, GrowGroup
 from crawler_lifecycle.flows.rules.plan import MemberChange
@@ -26,7 +26,7 @@ from crawler_lifecycle.model.flow_states import MemberKind, MemberState
 from crawler_lifecycle.model.states import RunStatus
 from crawler_lifecycle.runs.ports import SupervisorExecution
 from tests.contracts.contention import Act, contended_pairs
-from tests.contracts.flows import COMPLETED, FAILED, MINUTE, Flow, pushed, rows_of
+from tests.contracts.flows import COMPLETED, FAILED, MINUTE, Flow, pushed
 from tests.crash.ports import between, methods_of
 from tests.databases import ref_to
 from tests.samples import few
@@ -60,9 +60,9 @@ class World:
         self.store = self.flow.store
         self.end_and_retry()
         self.flow.begin(str(uuid4()))
-        self.flow.claim(*self.starts(MemberKind.STEP)[:3])
-        self.flow.claim(self.flow.start("g"))
-        self.other.claim(*(self.other.start(f"steps/{number}") for number in range(3)))
+        self.flow.begin_steps(*self.starts(MemberKind.STEP)[:3])
+        self.flow.begin_steps(self.flow.start("g"))
+        self.other.begin_steps(*(self.other.start(f"steps/{number}") for number in range(3)))
         crawls = self.flow.start_crawls(*self.starts(MemberKind.CRAWL)[: WITH_RUN + 1]).crawls
         self.runs = [self.flow.run(start) for start in crawls[:WITH_RUN]]
         self.flow.close(self.runs[0], RunStatus.FAILED, "main_job_failed")
@@ -88,7 +88,7 @@ class World:
             self.flow.start_crawls(*self.starts(MemberKind.CRAWL)[-1:])
 
     def rows(self) -> list[MemberRow]:
-        return rows_of(self.flow.read())
+        return [*self.flow.ledger.members.values()]
 
     def starts(self, kind: MemberKind) -> list[AttemptRef]:
         return [
@@ -100,7 +100,7 @@ class World:
     def under_way(self, flow: Flow, kind: MemberKind = MemberKind.STEP) -> list[AttemptRef]:
         return [
             AttemptRef(number=row.number, generation=row.attempt_generation, attempt=row.attempt)
-            for row in rows_of(flow.read())
+            for row in flow.ledger.members.values()
             if row.kind is kind and row.in_flight
         ]
 
@@ -174,22 +174,24 @@ class World:
 
         return act
 
-    def claim(self) -> Act:
-        starts, door = [*self.starts(MemberKind.STEP)[::-1], *self.under_way(self.flow)], self.flow.door
-        return lambda: self.flow.claim(*starts, door=door)
-
     def begin(self) -> Act:
-        starts = self.under_way(self.flow)[::-1]
-        return lambda: [self.store.step_claims.begin(self.flow.uid, start, "host") for start in starts]
+        starts, door = [*self.starts(MemberKind.STEP)[::-1], *self.under_way(self.flow)], self.flow.door
+        return lambda: self.flow.begin_steps(*starts, door=door)
+
+    def held(self) -> list[AttemptKey]:
+        flows = (self.other, self.flow)
+        return [(flow.uid, start.number, start.attempt) for flow in flows for start in self.under_way(flow)]
 
     def renew(self) -> Act:
-        return lambda: self.store.step_claims.renew("host", MINUTE)
+        held = self.held()
+        return lambda: self.store.step_ledger.renew("host", MINUTE, held)
 
-    def release(self) -> Act:
-        return lambda: self.store.step_claims.release("host")
+    def withdraw(self) -> Act:
+        held = self.held()[::-2]
+        return lambda: self.store.step_ledger.withdraw("host", held)
 
     def note_cause(self) -> Act:
-        return lambda: self.store.step_claims.note_cause(self.flow.uid, range(20), str(next(NUMBERS)))
+        return lambda: self.store.step_ledger.note_cause(self.flow.uid, range(20), str(next(NUMBERS)))
 
     def end(self) -> Act:
         """The ends of two flows at once."""
@@ -198,7 +200,7 @@ class World:
             for flow in (self.other, self.flow)
             for start in self.under_way(flow)[::-1][:2]
         ]
-        return lambda: self.store.step_claims.end(ends, "host")
+        return lambda: self.store.step_ledger.end(ends, "host")
 
     def prune(self) -> Act:
         """The pruning of a flow that has ended, beside flows that have not."""
@@ -242,13 +244,13 @@ class World:
 
 ACTS = [
     World.push, World.append, World.graft, World.cancel, World.retry, World.approve, World.hold, World.write,
-    World.read, World.start_crawls, World.end_attempts, World.stop_crawls, World.grow, World.take_over, World.claim,
-    World.begin, World.renew, World.release, World.note_cause, World.end, World.settle, World.make_run,
+    World.read, World.start_crawls, World.end_attempts, World.stop_crawls, World.grow, World.take_over,
+    World.begin, World.renew, World.withdraw, World.note_cause, World.end, World.settle, World.make_run,
     World.close_run, World.reopen_run, World.prune,
 ]  # fmt: skip
 READING = {  # methods of the ports for flows that write nothing
-    "flow_ledger.read", "flow_ledger.unlinked_crawls", "step_claims.inputs", "step_claims.results",
-    "step_claims.source", "flow_ends.owed", "flow_ends.unannounced", "flow_records.uid_of",
+    "flow_ledger.read", "flow_ledger.unlinked_crawls", "step_ledger.inputs", "step_ledger.results",
+    "step_ledger.source", "flow_ends.owed", "flow_ends.unannounced", "flow_records.uid_of",
     "flow_records.page", "flow_records.between", "flow_records.row", "flow_records.kept", "flow_records.tallies",
     "flow_records.news", "flow_records.numbers", "flow_records.results", "flow_records.attempts",
     "flow_records.lines", "flow_records.figures", "flow_records.silent", "flow_records.reopened",
@@ -271,7 +273,7 @@ def is_port(value: object) -> bool:
 
 def ports_for_flows() -> dict[str, type]:
     """The ports for the rows of flows by their names in the store, such as `flow_doors` for FlowDoors."""
-    modules = (claims, ledger, records)
+    modules = (ledger, records, steps)
     defined = [
         port for module in modules for _, port in getmembers(module, is_port) if port.__module__ == module.__name__
     ]

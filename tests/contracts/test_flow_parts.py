@@ -137,6 +137,7 @@ def test_news_are_the_changed_members(database: Database) -> None:
     flow.close(flow.run(flow.start_crawls(flow.last("shop")).crawls[0]))
     assert list(records.news("w", None).by_runs) == [0]
     flow.go_on()
+    flow.act()
     third = records.news("w", second.changed[0])
     assert third.by_runs == ()
     assert third.changed[0] > second.changed[0]

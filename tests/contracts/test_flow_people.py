@@ -81,7 +81,7 @@ def test_a_cancel_and_an_end_at_once_have_one_winner(database: Database) -> None
     for number in range(ROUNDS):
         flow = pushed(database, Workflow(id=f"w{number}").add("a", plain))
         start = flow.start("a")
-        assert flow.claim(start).mine
+        assert flow.begin_steps(start).mine
         cancelled, _ = at_once(flow, cancel, partial(end, start=start))
         results = flow.store.flow_records.results(flow.id, [0])
         outcome = (flow.states["a"], cancelled, dict(results))

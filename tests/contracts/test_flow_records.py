@@ -72,8 +72,8 @@ def test_flows_that_wait_for_a_person_or_a_host_are_named(database: Database) ->
     assert records.without_host(later, limit=1) == (2, ["lone"])
     assert records.without_host(later - timedelta(hours=1), limit=9) == (0, [])
     busy = pushed(database, Workflow("busy", id="busy").add("a", plain).add("b", plain))
-    busy.claim(busy.start("a"))
-    limited.claim(limited.start("a"))
+    busy.begin_steps(busy.start("a"))
+    limited.begin_steps(limited.start("a"))
     assert records.without_host(later, limit=9) == (1, ["lone"])
     asks.approve("check")
     assert records.awaiting_approval(limit=9) == (0, [])
@@ -126,7 +126,7 @@ def test_refused_items_are_failures_unless_the_manager_closed_as_finished(databa
 
 def test_lists_count_members_by_state(database: Database) -> None:
     flow, other = pushed(database, shop()), pushed(database, shop("other"))
-    flow.claim(flow.start("step"))
+    flow.begin_steps(flow.start("step"))
     flow.end(flow.last("step"))
     later, earlier = SqlStore(database).flow_records.page(limit=9)
     assert (later.id, later.counts) == (other.id, {MemberState.AVAILABLE: 2})
@@ -140,7 +140,7 @@ def test_lists_name_the_person_and_the_host_that_a_flow_waits_for(
 ) -> None:
     asks = pushed(database, Workflow(id="asks").add_approval("go").add("later", plain, deps="go"))
     steps, taken = (pushed(database, Workflow(id=name).add("a", plain).add("b", plain)) for name in ("steps", "taken"))
-    taken.claim(taken.start("a"))
+    taken.begin_steps(taken.start("a"))
 
     def waits() -> dict[str, tuple[str, ...]]:
         return {record.id: record.waits_for for record in SqlStore(database).flow_records.page(limit=9)}
@@ -156,11 +156,11 @@ def test_lists_name_the_person_and_the_host_that_a_flow_waits_for(
 def test_a_flow_starts_once_and_stays_started(database: Database) -> None:
     """Graphs 55."""
     flow = pushed(database, shop())
-    flow.claim(flow.start("step"))
+    flow.begin_steps(flow.start("step"))
     (before,) = flow.store.flow_records.page(limit=9)
     flow.end(flow.last("step"), kind=FAILED)
     flow.start_crawls(flow.start("shop"))
-    flow.claim(flow.start("step"))
+    flow.begin_steps(flow.start("step"))
     flow.cancel()
     flow.retry()
     (after,) = flow.store.flow_records.page(limit=9)
@@ -170,12 +170,12 @@ def test_a_flow_starts_once_and_stays_started(database: Database) -> None:
 
 def test_attempts_are_shown_with_their_ends(database: Database) -> None:
     flow = pushed(database, shop())
-    flow.claim(flow.start("step"), token="1")
+    flow.begin_steps(flow.start("step"), token="1")
     flow.end(flow.last("step"), token="1", kind=FAILED, reason="no luck", outcome="Oops", error="Traceback")
-    flow.claim(flow.start("step"), token="2")
+    flow.begin_steps(flow.start("step"), token="2")
     flow.end(flow.last("step"), token="2", kind=CANCELLED)
     flow.retry("step")
-    flow.claim(flow.start("step"), token="3")
+    flow.begin_steps(flow.start("step"), token="3")
     first, second, third = flow.store.flow_records.attempts("w", 1)
     assert (first.attempt, first.generation, first.kind, first.host) == (1, 1, FAILED, "host of 1")
     assert (first.reason, first.outcome, first.error) == ("no luck", "Oops", "Traceback")

@@ -58,15 +58,15 @@ def test_a_slice_costs_the_same_in_any_flow(database: Database, members: int) ->
     flow = pushed(database, fan_out(members))
     flow.begin()
     starts = [AttemptRef(number=number, generation=1, attempt=1) for number in range(50)]
-    flow.store.step_claims.renew("host", MINUTE)
+    flow.store.step_ledger.renew("host", MINUTE)
     with counted(database) as statements:
-        assert len(flow.store.step_claims.claim(flow.flow, 1, starts, "host", "host").mine) == 50
+        assert len(flow.store.step_ledger.begin(flow.flow, 1, starts, "host", "host").mine) == 50
     assert len(statements) <= 10
     with counted(database) as statements:
         assert len(flow.end(*starts, result='"text"')) == 50
     assert len(statements) <= 8
     with counted(database) as statements:
-        assert flow.store.step_claims.inputs(flow.uid, 40).sources == {"first": 0}
+        assert flow.store.step_ledger.inputs(flow.uid, 40).sources == {"first": 0}
     assert len(statements) <= 8
 
 

@@ -32,7 +32,7 @@ def run_of(flow: Flow) -> Any:
 
 
 def item_of(flow: Flow, path: str) -> dict[str, Any]:
-    (step,) = flow.claim(flow.last(path), token="host").mine
+    (step,) = flow.begin_steps(flow.last(path), token="host").mine
     assert isinstance(step.arguments, dict)
     return step.arguments
 

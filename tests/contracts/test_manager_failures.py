@@ -91,7 +91,7 @@ def test_every_call_of_a_former_host_is_refused(flow: Managed) -> None:
     assert CALLS.keys() | WITHOUT_A_MANAGER == set(methods_of(ManagerLedger))
     flow.offer("a", "b")
     flow.ended_run(flow.started(1))
-    other = flow.claimed_by("other")
+    other = flow.begun_by("other")
     flow.managers.begin(other, "child-2")
     for name, arguments in CALLS.items():
         options = {"limit": 9} if name == "jobs" else {}

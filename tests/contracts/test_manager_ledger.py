@@ -64,10 +64,10 @@ def test_a_second_object_is_an_incarnation_and_a_repeated_call_is_none(flow: Man
     assert second.first_began_at == first
 
 
-def test_a_host_without_the_claim_writes_nothing(flow: Managed) -> None:
+def test_a_host_without_the_begin_writes_nothing(flow: Managed) -> None:
     flow.offer("a")
     (chosen,) = flow.waiting()
-    other = flow.claimed_by("other")
+    other = flow.begun_by("other")
     with pytest.raises(Fenced):
         flow.managers.begin(flow.mine, "child-9")
     flow.managers.begin(other, "child-2")

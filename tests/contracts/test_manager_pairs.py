@@ -12,7 +12,7 @@ from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.flows.model.manager_records import OutputLine
 from crawler_lifecycle.flows.model.requests import AddItems, CancelItems, RetryItems
 from crawler_lifecycle.flows.model.turns import Effects, Page, Start
-from crawler_lifecycle.flows.ports.claims import StepEnd
+from crawler_lifecycle.flows.ports.steps import StepEnd
 from crawler_lifecycle.flows.rules.ends import Refusal
 from crawler_lifecycle.managers.ports import ManagerStart
 from crawler_lifecycle.model.flow_states import EndKind, MemberState
@@ -50,7 +50,7 @@ class World:
     def begin_anew(self) -> None:
         """Bring the manager back by a retry, which has an attempt of its own."""
         end = StepEnd(self.flow.uid, self.flow.last("manager"), EndKind.COMPLETED, datetime.now(UTC))
-        self.store.step_claims.end([end], "host")
+        self.store.step_ledger.end([end], "host")
         self.flow.go_on()
         self.flow.retry(completed=True)
         self.flow.go_on()

@@ -111,7 +111,7 @@ async def test_a_host_reads_the_receipts_of_a_crawl_and_of_its_tasks(account: Da
 
 def test_a_second_graft_replaces_the_first(account: Database) -> None:
     flow = pushed(account, Workflow("graft").add_graft("graft", authors.graft))
-    flow.claim(flow.start("graft"))
+    flow.begin_steps(flow.start("graft"))
     job = RunningJob(flow.id, "graft", flow_uid=flow.uid, is_grafter=True)
     for name in ("first", "second"):
         sub = Workflow().add_workflow("inside", Workflow().add(name, authors.nothing))
@@ -119,18 +119,16 @@ def test_a_second_graft_replaces_the_first(account: Database) -> None:
     assert set(flow.states) == {"graft", "graft/inside/second"}
 
 
-def test_all_requests_of_a_host_about_its_claims(account: Database) -> None:
-    flow = pushed(account, Workflow("claims").add_cascade("a", authors.nothing).add_cascade("b", authors.nothing))
-    claims = flow.store.step_claims
-    flow.claim(flow.start("a"))
-    claims.begin(flow.uid, flow.last("a"), "host")
-    assert claims.renew("host", timedelta(seconds=9))[flow.uid, 0, 1] is False  # other tests' claims are there, too
-    claims.note_cause(flow.uid, [1], "unknown_step")
-    assert claims.source(flow.uid, "a") == 0
-    assert claims.results(flow.uid, [0]) == {0: None}
-    claims.release("host", [(flow.uid, 0, 1)])
-    assert (flow.uid, 0, 1) not in claims.renew("host", timedelta(seconds=9))
-    claims.release("host")
+def test_all_requests_of_a_host_about_its_attempts(account: Database) -> None:
+    flow = pushed(account, Workflow("begins").add_cascade("a", authors.nothing).add_cascade("b", authors.nothing))
+    ledger, key = flow.store.step_ledger, (flow.uid, 0, 1)
+    flow.begin_steps(flow.start("a"))
+    assert ledger.renew("host", timedelta(seconds=9), [key]) == {key: False}
+    ledger.note_cause(flow.uid, [1], "unknown_step")
+    assert ledger.source(flow.uid, "a") == 0
+    assert ledger.results(flow.uid, [0]) == {0: None}
+    ledger.withdraw("host", [key])
+    assert ledger.renew("host", timedelta(seconds=9), [key]) == {}
 
 
 def test_a_step_may_push_append_cancel_and_retry(account: Database) -> None:

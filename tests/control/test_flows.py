@@ -315,7 +315,7 @@ async def test_a_follower_reads_only_the_changed_members(
     monkeypatch.setattr(flows, "kept", counting)
     assert view.next_change() is None
     assert reads == []
-    flow.claim(flow.start("m/3"))
+    flow.begin_steps(flow.start("m/3"))
     assert changed_jobs(view) == [("m/3", "executing", None)]
     assert reads == [1]
     (start,) = flow.start_crawls(flow.start("shop")).crawls

@@ -6,7 +6,7 @@ from unittest.mock import Mock
 import crawler_lifecycle.clusters.processes as scheduler
 from crawler_lifecycle.assembly.parts import Parts
 from crawler_lifecycle.assembly.plugin import activities
-from crawler_lifecycle.flows.ports.claims import StepClaims
+from crawler_lifecycle.flows.ports.steps import StepLedger
 from crawler_lifecycle.managers.authors.link import ManagerLink
 from crawler_lifecycle.managers.ports import ManagerLedger
 from crawler_lifecycle.runs.processes.dispatcher import Dispatcher
@@ -34,7 +34,7 @@ CALLS = {
     "scheduler": asked_in([scheduler], {"cluster": OF_THE_CLUSTER}),
 }
 CLOSED = f"{HOST}.close.{ANSWERED}"  # the host dies, and the object with the host
-OF_HOSTS = {*(f"claims.{method}" for method in methods_of(StepClaims)), "doors.graft"}
+OF_HOSTS = {*(f"claims.{method}" for method in methods_of(StepLedger)), "doors.graft"}
 
 
 def of_activities() -> set[str]:

@@ -33,7 +33,7 @@ from crawler_lifecycle.clusters.local.cluster import LocalCluster
 from crawler_lifecycle.clusters.ports import Cluster
 from crawler_lifecycle.clusters.processes import PlacesJobs, make_app
 from crawler_lifecycle.delivery.ports import FlowSupervisors
-from crawler_lifecycle.flows.ports.claims import StepClaims
+from crawler_lifecycle.flows.ports.steps import StepLedger
 from crawler_lifecycle.hosts.host import StepHost
 from crawler_lifecycle.hosts.managers.hosting import Managers, managers_of
 from crawler_lifecycle.managers.ports import ManagerLedger
@@ -154,7 +154,7 @@ async def _dying_after(deaths: Deaths, point: str, answer: Any) -> Any:
 
 
 def _host(way: Way, claims: Any, doors: Any, *given: Any) -> StepHost:
-    claims = between(way, claims, "claims", methods_of(StepClaims))
+    claims = between(way, claims, "claims", methods_of(StepLedger))
     return StepHost(claims, between(way, doors, "doors", ["graft"]), *given)
 
 

@@ -51,7 +51,7 @@ SETTINGS = {
     "CRAWLER_CLUSTER__CAPACITY": "500",
     "CRAWLER_SCHEDULER__TIMEOUT_SECONDS": "6",
     "CRAWLER_DISPATCHER__CLAIM_SECONDS": "8",  # what a dispatcher that dies costs
-    "CRAWLER_FLOWS__CLAIM_SECONDS": "8",  # and a host of steps
+    "CRAWLER_FLOWS__LEASE_SECONDS": "8",  # and a host of steps
     "CRAWLER_FLOWS__DRAIN_SECONDS": "1",
     "CRAWLER_WORKER__DRAIN_SECONDS": "1",
     "CRAWLER_LIMITS__GRACE_SECONDS": "600",  # only a course that says so comes to the force, however busy the machine

@@ -73,12 +73,11 @@ WHOLE = ("scheduled", "retried", "lost_jobs", "admitted", "paused_installation")
 EVERY_STEP = [_plan(course, STEPS, STEPS) for course in WHOLE]
 # what a host asks of the ledger in no course; tests/services/flows and tests/process/test_step_hosts.py are about these
 BY_NO_HOST = {
-    "claims.release",  # a host that ends in order, or that got a claim for a step which it does not run any more
+    "claims.withdraw",  # a host that ends in order, or that fails
     "claims.source",  # a function that asks for a result by its path
     "claims.note_cause",  # a function that the host's modules do not have
 }
 POINTS_OF_A_HOST = {call: {f"{call}.{when}" for when in (BEFORE, AFTER)} for call in sorted(OF_HOSTS - BY_NO_HOST)}
-POINTS_OF_A_HOST["claims.begin"] |= {"claims.end.before"}  # a function begins by itself only after a death
 POINTS_OF_A_HOST |= {
     "function": {IN_THE_FUNCTION, AFTER_THE_FUNCTION},
     "run_steps": {"run_steps.before", "run_steps.after"},
@@ -102,7 +101,7 @@ BEFORE_A_CALL = dict.fromkeys(TAKEN_OVER, ("managers.react.before",))
 WORKERS_OF_MANAGERS = {
     "runs": ("create_history_id", "update_run_status"),
     "supervisor": ("begin_flow", "write_flow"),
-    "claims": ("claims.claim", "claims.end", "run_steps"),
+    "claims": ("claims.begin", "claims.end", "run_steps"),
 }
 MANAGED = [
     *(_plan("manager", what, *deaths) for what, deaths in WORKERS_OF_MANAGERS.items()),

@@ -61,7 +61,7 @@ async def service(
         monkeypatch.setenv("CRAWLER_WORKER__TASK_QUEUE", stage.queue)
         monkeypatch.setenv("TEMPORAL_ADDRESS", real_time.client.service_client.config.target_host)
         store, modules = stage.store, load(MODULES)
-        host = StepHost(store.step_claims, store.flow_doors, modules, FlowSettings(), "test", StepClients().around)
+        host = StepHost(store.step_ledger, store.flow_doors, modules, FlowSettings(), "test", StepClients().around)
         routes = [f"{queue}|{name}|" for queue in QUEUES for name in modules.names]
         queues = {steps_queue(stage.queue, route): for_steps(host) for route in routes}
         async with working(real_time.client, host, queues, 1.0):

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from crawler_lifecycle.flows.model.requests import RetryItems
 from crawler_lifecycle.flows.model.turns import Counts
-from crawler_lifecycle.flows.ports.claims import StepEnd
+from crawler_lifecycle.flows.ports.steps import StepEnd
 from crawler_lifecycle.flows.rules.messages import AttemptRef, ReadFlow
 from crawler_lifecycle.managers.authors.workflow_manager import BaseLoopScript
 from crawler_lifecycle.managers.ports import ManagerRef
@@ -113,7 +113,7 @@ def retry_items(kit: ManagerPlay, *numbers: int) -> None:
     if kit.close_reason is not None:
         former = AttemptRef(number=ref.member, generation=1, attempt=ref.attempt)
         end = StepEnd(managed.uid, former, EndKind.COMPLETED, kit.now)
-        assert managed.store.step_claims.end([end], HOST)
+        assert managed.store.step_ledger.end([end], HOST)
     managed.store.manager_doors.retry_items(managed.id, RetryItems(numbers=numbers or None))
     if kit.close_reason is not None:
         managed.ref, kit.close_reason = _claimed_again(kit), None
@@ -126,7 +126,7 @@ def _claimed_again(kit: ManagerPlay) -> ManagerRef:
     page = managed.store.flow_ledger.read(ReadFlow(flow=flow, since=-1))
     (member,), _ = page.rows.unpacked()
     start = AttemptRef(number=member.number, generation=member.generation, attempt=managed.ref.attempt + 1)
-    managed.store.step_claims.renew(HOST, FOR_EVER)
-    claimed = managed.store.step_claims.claim(flow, page.door, [start], HOST, HOST)
+    managed.store.step_ledger.renew(HOST, FOR_EVER)
+    claimed = managed.store.step_ledger.begin(flow, page.door, [start], HOST, HOST)
     assert not claimed.stale, "the manager's attempt is not free"
     return ManagerRef(managed.uid, member.number, start.attempt, HOST)

@@ -103,7 +103,7 @@ def test_managers_of_a_graph_have_the_names_of_their_jobs(database: Database, fa
     flow.go_on()
     for path in ("north", "south"):
         row = flow.row(path)
-        assert flow.claim(flow.last(path), token="host").mine
+        assert flow.begin_steps(flow.last(path), token="host").mine
         begun = store.managers.begin(ManagerRef(flow.uid, row.number, 1, "host"), f"child-{path}")
         assert (begun.name, begun.family, begun.flow_id) == (path, family or "one", "one")
     assert [status.path for status in store.manager_doors.statuses("one")] == ["north", "south"]

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from crawler_lifecycle.assembly.store import SqlStepClaims
+from crawler_lifecycle.assembly.store import SqlStepLedger
 from crawler_lifecycle.flows import Context, Workflow
 from crawler_lifecycle.flows.store.doors import SqlFlowDoors
 
@@ -24,9 +24,9 @@ def mortal(kind: type, name: str) -> None:
     """Let the host die before and after the method."""
     method = getattr(kind, name)
 
-    def dies(*args: Any) -> Any:
+    def dies(*args: Any, **options: Any) -> Any:
         die_once(f"before {name}")
-        answer = method(*args)
+        answer = method(*args, **options)
         die_once(f"after {name}")
         return answer
 
@@ -34,7 +34,7 @@ def mortal(kind: type, name: str) -> None:
 
 
 if MOMENT:  # an isolated process has the same environment, but never writes
-    for port, name in ((SqlStepClaims, "claim"), (SqlStepClaims, "end"), (SqlFlowDoors, "graft")):
+    for port, name in ((SqlStepLedger, "begin"), (SqlStepLedger, "end"), (SqlFlowDoors, "graft")):
         mortal(port, name)
 
 

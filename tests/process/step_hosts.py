@@ -63,7 +63,7 @@ class StepHosts:
         ours = {
             "CRAWLER_DATABASE__URL": self.url,
             "CRAWLER_WORKER__TASK_QUEUE": self.task_queue,
-            "CRAWLER_FLOWS__CLAIM_SECONDS": "2",
+            "CRAWLER_FLOWS__LEASE_SECONDS": "2",
             "TEMPORAL_ADDRESS": self.client.service_client.config.target_host,
             "MORTAL_FOLDER": str(self.folder),
         }

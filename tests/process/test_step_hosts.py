@@ -55,8 +55,8 @@ def with_items() -> Workflow:
 @pytest.mark.parametrize(
     ("moment", "again"),
     [
-        pytest.param("before claim", set(), marks=pytest.mark.system),
-        pytest.param("after claim", set(), marks=pytest.mark.system),
+        pytest.param("before begin", set(), marks=pytest.mark.system),
+        pytest.param("after begin", set(), marks=pytest.mark.system),
         ("in the function", {"items/2"}),
         pytest.param("before end", None, marks=pytest.mark.system),
         pytest.param("after end", set(), marks=pytest.mark.system),
@@ -108,13 +108,13 @@ async def test_a_host_ends_in_order(hosts: StepHosts) -> None:
     process.send_signal(signal.SIGTERM)
     async with asyncio.timeout(40):
         assert await process.wait() == 0
-    claimed = await asyncio.to_thread(flow.claim, flow.last("loop"), flow.last("thread"), token="next")
-    assert [step.deaths for step in claimed.mine] == [0, 0], hosts.log.read_text()
+    begun = await asyncio.to_thread(flow.begin_steps, flow.start("loop"), flow.start("thread"), token="next")
+    assert [step.deaths for step in begun.mine] == [0, 0], hosts.log.read_text()
     going.cancel()
 
 
 @pytest.mark.system
-async def test_a_frozen_host_loses_its_claim_and_its_result_is_dropped(hosts: StepHosts) -> None:
+async def test_a_frozen_host_loses_its_attempt_and_its_result_is_dropped(hosts: StepHosts) -> None:
     """As with a host behind a broken network: two calls at once, and one commit wins."""
     frozen = await hosts.start()
     flow = await push(hosts, Workflow("frozen").add("step", job("process_and_wait")))
@@ -128,7 +128,7 @@ async def test_a_frozen_host_loses_its_claim_and_its_result_is_dropped(hosts: St
     (hosts.folder / "gate").touch()
     await going
     [result] = (await asyncio.to_thread(hosts_results, flow, "step")).values()
-    assert str(result) == hosts.calls[1], "the second host had the claim"
+    assert str(result) == hosts.calls[1], "the second host had the attempt"
     [attempt] = await asyncio.to_thread(flow.store.flow_records.attempts, flow.id, 0)
     assert attempt.deaths == 1
 

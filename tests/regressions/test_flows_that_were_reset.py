@@ -49,7 +49,7 @@ async def test_an_ended_flow_ends_once(flows: FlowStage) -> None:
     supervisor = flows.supervisor(flow)
     await supervisor.result()
     claims = asyncio.Event()
-    flows.host.before_claim = lambda _: claims.wait()  # type: ignore[assignment, return-value]
+    flows.host.before_begin = lambda _: claims.wait()  # type: ignore[assignment, return-value]
     again = await reset(flows, supervisor, 1)
     await flows.nudge(flow)
     try:

@@ -5,7 +5,7 @@ from typing import Any
 from crawler_lifecycle.flows import TaskReceipt, Workflow, crawl, each_task
 from crawler_lifecycle.flows.authors.running import Context
 from crawler_lifecycle.flows.model.definition import MemberDefinition, Need
-from crawler_lifecycle.flows.ports.claims import ClaimedStep
+from crawler_lifecycle.flows.ports.steps import BegunStep
 from crawler_lifecycle.flows.rules.messages import AttemptRef
 from crawler_lifecycle.hosts.calling import job_of, prepared
 from crawler_lifecycle.testing import completed, run_inline
@@ -30,7 +30,7 @@ def test_a_host_gives_a_receipt() -> None:
     (group,) = workflow.definition().groups
     assert group.template is not None
     item = TaskReceipt(crawl="shop", task=1, run_id=1, run_uid="u").model_dump(mode="json")
-    step = ClaimedStep(
+    step = BegunStep(
         start=AttemptRef(number=2, generation=1, attempt=1),
         path="each/1",
         definition=MemberDefinition(path="each/1", work=group.template, needs=(Need(on=("shop",), task=1),)),

@@ -30,7 +30,7 @@ def starts(flow: Flow, path: str) -> list[datetime]:
 
 def fail(flow: Flow, path: str) -> None:
     start = flow.start(path)
-    flow.claim(start)
+    flow.begin_steps(start)
     flow.end(start, kind=FAILED, reason="no luck")
 
 

@@ -52,7 +52,7 @@ def test_a_retried_manager_waits_for_a_host(closed: Managed, crawlctl: Crawlctl)
     closed.store.manager_doors.retry_items(closed.id, RetryItems(numbers=(1,)))
     assert (why(crawlctl, closed)["state"], why(crawlctl, closed)["cause"]) == ("available", NO_HOST)
     assert NO_HOST in crawlctl("flow", "why", closed.id).stdout
-    closed.store.step_claims.note_cause(closed.uid, [MANAGER], "unknown_step")
+    closed.store.step_ledger.note_cause(closed.uid, [MANAGER], "unknown_step")
     assert why(crawlctl, closed)["cause"] == "unknown_step"
     closed.go_on()
     closed.managers.begin(ManagerRef(closed.uid, MANAGER, 2, "host"), "child-2")

@@ -89,7 +89,7 @@ def test_a_push_without_news_says_so(stored: SqlStore, crawlctl: Crawlctl, tmp_p
 
 
 def test_an_unknown_step_has_a_sentence(flow: Hand, crawlctl: Crawlctl) -> None:
-    flow.store.step_claims.note_cause(flow.uid, [flow.row("load").number], "unknown_step")
+    flow.store.step_ledger.note_cause(flow.uid, [flow.row("load").number], "unknown_step")
     assert "unknown_step: no host's module has the function" in crawlctl("flow", "why", "w", "load").stdout
 
 
@@ -103,15 +103,15 @@ def test_a_job_under_way_is_not_executing_twice(flow: Hand, crawlctl: Crawlctl) 
 def test_a_step_of_a_silent_host_says_so(flow: Hand, crawlctl: Crawlctl) -> None:
     silent = f"silent_host:{MODULE}: its host is silent; another host takes the step over"
     flow.go_on()
-    flow.claim(flow.last("load"), lasts=timedelta(minutes=1))
+    flow.begin_steps(flow.last("load"), lasts=timedelta(minutes=1))
     assert "silent_host" not in crawlctl("flow", "why", "w").stdout
-    flow.store.step_claims.renew("host", timedelta(seconds=-1))
+    flow.store.step_ledger.renew("host", timedelta(seconds=-1))
     assert silent in crawlctl("flow", "why", "w").stdout
     assert silent in crawlctl("flow", "why", "w", "load").stdout
     assert f"silent_host:{MODULE}: its host is silent" in crawlctl("flow", "jobs", "w").stdout
-    flow.claim(flow.last("load"), token="next")
+    flow.begin_steps(flow.last("load"), token="next")
     assert "silent_host" not in crawlctl("flow", "why", "w").stdout
-    flow.store.step_claims.release("next")
+    flow.store.step_ledger.renew("next", timedelta(seconds=-1))
     assert silent in crawlctl("flow", "why", "w", "load").stdout
 
 
@@ -119,7 +119,7 @@ def test_a_flow_with_the_name_of_its_step_has_no_host(stored: SqlStore, crawlctl
     stored.flow_doors.push(PushFlow(definition=Workflow(id="load").add("load", plain).definition()))
     flow = Hand(stored, "load", stored.flow_records.uid_of("load"))
     flow.go_on()
-    flow.claim(flow.last("load"), lasts=timedelta(seconds=-1))
+    flow.begin_steps(flow.last("load"), lasts=timedelta(seconds=-1))
     flow_line, step_line, *_ = crawlctl("flow", "why", "load").stdout.splitlines()
     assert "silent_host" not in flow_line
     assert "silent_host" in step_line

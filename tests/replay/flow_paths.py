@@ -1,6 +1,7 @@
 """Every path through the workflow of flows, as a course that a test takes with a graph on a real ledger."""
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -26,7 +27,7 @@ from crawler_lifecycle.model.requests import RunRequest
 from crawler_lifecycle.model.states import RunStatus
 from tests.flow_stage import FAILED, FlowStage, flow_stage
 from tests.unit.flows.work import item_and_context, plain
-from tests.waiting import until
+from tests.waiting import PATIENCE
 from tests.workflows.graphs import chain, diamond, door, pair, shown_as
 
 Course = Callable[[FlowStage], Awaitable[WorkflowHandle[Any, Any]]]
@@ -102,7 +103,7 @@ async def _outdated(flows: FlowStage) -> WorkflowHandle[Any, Any]:
         while doors:
             await door(doors.pop(), "more", Workflow(check_deps=False).add("c", plain, deps="b"))
 
-    flows.host.before_claim = append_first
+    flows.host.before_begin = append_first
     await flows.nudge(flow)
     await flows.supervisor(flow).result()
     return flows.supervisor(flow)
@@ -126,26 +127,28 @@ async def _held(
 
 async def _cancelled(flows: FlowStage) -> WorkflowHandle[Any, Any]:
     async def cancel(flow: Any, supervisor: WorkflowHandle[Any, Any]) -> None:
+        stopping = _asking(flows)
         await door(flow.cancel)
         await flows.nudge(flow)
-        await asyncio.to_thread(_until_asked, flows)
+        await asyncio.to_thread(stopping.wait, PATIENCE)
 
     return await _held(flows, cancel)
 
 
 async def _cancelled_by_temporal(flows: FlowStage) -> WorkflowHandle[Any, Any]:
     async def cancel(flow: Any, supervisor: WorkflowHandle[Any, Any]) -> None:
+        stopping = _asking(flows)
         await supervisor.cancel()
-        await asyncio.to_thread(_until_asked, flows)
+        await asyncio.to_thread(stopping.wait, PATIENCE)
 
     return await _held(flows, cancel)
 
 
-def _until_asked(flows: FlowStage) -> None:
-    """Wait until the step under way is asked to stop."""
-
-    (token,) = flows.host.tokens
-    until(lambda: any(flows.store.step_claims.renew(token, LATE).values()))
+def _asking(flows: FlowStage) -> threading.Event:
+    """Return an event that is set when the supervisor asks the attempts under way to stop."""
+    stopping = threading.Event()
+    flows.ledger.after["crawls_to_stop"] = lambda *_: stopping.set()
+    return stopping
 
 
 async def _rewired(flows: FlowStage) -> WorkflowHandle[Any, Any]:
@@ -242,8 +245,9 @@ async def _scheduled_cancelled(flows: FlowStage) -> WorkflowHandle[Any, Any]:
     flows.host.hold("a")
     handle = await _occurs(flows)
     await _supervisor_of_occurrence(flows)
+    stopping = _asking(flows)
     await handle.cancel()
-    await asyncio.to_thread(_until_asked, flows)
+    await asyncio.to_thread(stopping.wait, PATIENCE)
     flows.host.release("a")
     with pytest.raises(WorkflowFailureError):
         await handle.result()

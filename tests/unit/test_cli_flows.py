@@ -324,7 +324,7 @@ def test_the_attempts_of_a_job_are_shown_with_their_errors_and_code(upgraded: Cr
     SqlStore(database).flow_doors.push(PushFlow(definition=Workflow(id="w").add("a", plain, retries=1).definition()))
     flow = hand(database, "w")
     for version in ("one", "two"):
-        flow.claim(flow.start("a"), token=version, code_version=version)
+        flow.begin_steps(flow.start("a"), token=version, code_version=version)
         flow.end(flow.last("a"), token=version, kind=EndKind.FAILED, outcome="Oops", error="Traceback\nOops: \x1b[31m")
     shown = lines(upgraded, "jobs", "w", "a", "--attempts")
     assert shown == [

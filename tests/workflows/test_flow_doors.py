@@ -23,7 +23,7 @@ async def test_a_start_that_a_door_outdates_is_planned_anew(flows: FlowStage) ->
         while doors:
             await door(doors.pop(), "more", Workflow(check_deps=False).add("c", plain, deps="b"))
 
-    flows.host.before_claim = append_first
+    flows.host.before_begin = append_first
     await flows.nudge(flow)
     await flows.supervisor(flow).result()
     assert flows.host.played == ["a", "b", "c"]
@@ -39,7 +39,7 @@ async def test_a_step_that_is_cancelled_before_its_claim_never_starts(flows: Flo
         while doors:
             await door(doors.pop(), "a")
 
-    flows.host.before_claim = cancel_first
+    flows.host.before_begin = cancel_first
     await flows.nudge(flow)
     assert (await flows.supervisor(flow).result())["state"] == "cancelled"
     assert flows.host.played == []
@@ -69,8 +69,8 @@ async def test_a_cancel_ends_what_is_open_and_waits_for_what_runs(flows: FlowSta
     await flows.host.begun["a"].wait()
     await door(flow.cancel)
     await flows.nudge(flow)
-    (token,) = flows.host.tokens
-    await eventually(lambda: flows.store.step_claims.renew(token, HOUR) == {(flow.uid, 0, 1): True})
+    (token,), key = flows.host.tokens, (flow.uid, 0, 1)
+    await eventually(lambda: flows.store.step_ledger.renew(token, HOUR, [key]) == {key: True})
     assert not flow.ledger.flow.state.is_final
     flows.host.release("a")
     assert (await supervisor.result())["state"] == "cancelled"

@@ -16,7 +16,7 @@ from temporalio.testing import WorkflowEnvironment
 from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.errors import TemporaryError
 from crawler_lifecycle.flows import Workflow, crawl
-from crawler_lifecycle.flows.ports.claims import ClaimedStep
+from crawler_lifecycle.flows.ports.steps import BegunStep
 from crawler_lifecycle.flows.rules.messages import StartCrawls
 from crawler_lifecycle.flows.workflows.supervision import FlowDisplay
 from crawler_lifecycle.model.naming import FLOW_WORKFLOW
@@ -94,7 +94,7 @@ async def test_an_execution_that_was_taken_over_ends_as_failed(flows: FlowStage)
     assert "has another supervisor now" in failure.value.cause.message
 
 
-async def path_as_result(step: ClaimedStep) -> dict[str, Any]:
+async def path_as_result(step: BegunStep) -> dict[str, Any]:
     return {"result": json.dumps(step.path)}
 
 

@@ -144,13 +144,13 @@ async def test_a_flow_does_not_end_beside_a_follower_that_an_earlier_try_has_sta
     flow, starts = None, list[AttemptRef]()
 
     async def busy(step: RunSteps, answer: StepsEnded) -> StepsEnded:
-        """Answer as a busy host does, for the first step alone: the host before has died after its claim of `j1`."""
+        """Answer as a busy host does, for the first step alone: the host before has died after its begin of `j1`."""
         if not starts:
             starts.append(step.followers[0].start)
             assert flow is not None
-            claims, before = flows.store.step_claims, {step.starts[0].number: 1}
-            await asyncio.to_thread(claims.renew, "other", timedelta(hours=1))
-            await asyncio.to_thread(claims.claim, step.flow, step.door, starts, "other", "host", None, before)
+            ledger, before = flows.store.step_ledger, {step.starts[0].number: 1}
+            await asyncio.to_thread(ledger.renew, "other", timedelta(hours=1))
+            await asyncio.to_thread(ledger.begin, step.flow, step.door, starts, "other", "host", None, before)
             await door(flow.hold, "drain")
             return answer.model_copy(update={"has_news": True})
         return answer

@@ -9,7 +9,7 @@ import pytest
 from temporalio import activity
 
 from crawler_lifecycle.flows import RetryPolicy, Workflow, crawl
-from crawler_lifecycle.flows.ports.claims import ClaimedStep
+from crawler_lifecycle.flows.ports.steps import BegunStep
 from crawler_lifecycle.flows.rules.messages import WriteFlow
 from crawler_lifecycle.model.flow_states import MemberState
 from tests.flow_stage import FAILED, FlowStage
@@ -22,7 +22,7 @@ MINUTE = timedelta(minutes=1)
 def failing(flows: FlowStage, times: int, starts: list[datetime]) -> Any:
     """A function that fails so many times, and notes the workflow's time of each try."""
 
-    async def play(step: ClaimedStep) -> dict[str, Any] | None:
+    async def play(step: BegunStep) -> dict[str, Any] | None:
         starts.append(flows.host.scheduled[-1])
         return {"kind": FAILED, "outcome": "banned", "at": starts[-1]} if len(starts) <= times else None
 
@@ -69,9 +69,9 @@ async def test_a_step_behind_an_approval_reads_the_decision(flows: FlowStage, is
     """The write of the approval's end is late. The step's start overtakes the write, and names the decision."""
     decisions, has_read = list[Any](), threading.Event()
 
-    async def read(step: ClaimedStep) -> None:
+    async def read(step: BegunStep) -> None:
         number = flow.row("ok").number
-        results = await asyncio.to_thread(flows.store.step_claims.results, step.flow_uid, [number], step.reads)
+        results = await asyncio.to_thread(flows.store.step_ledger.results, step.flow_uid, [number], step.reads)
         decisions.extend(results.values())
         has_read.set()
 

@@ -74,7 +74,7 @@ class FlowCrawlActivities:
 
     @activity.defn
     async def stop_attempts(self, step: StopAttempts) -> Counted:
-        """Ask the members' attempts to end. Steps learn of the request from their claims."""
+        """Ask the members' crawls to end. Hosts of steps learn of the request from the members."""
         crawls = await asyncio.to_thread(self.ledger.crawls_to_stop, step.flow, from_ranges(step.members))
         request = StopRequest(
             actor=f"flow {step.flow_id}"[:256], door=DOOR, asked_at=activity.info().scheduled_time.astimezone(UTC)

@@ -32,7 +32,7 @@ class StepActivities:
 
     @activity.defn
     async def run_steps(self, step: RunSteps) -> StepsEnded:
-        """Run steps under their claims."""
+        """Run steps."""
         try:
             return await self.host.run(step)
         except TryAgain as error:

@@ -8,40 +8,40 @@ from typing import Any, cast
 from pydantic import JsonValue
 
 from crawler_lifecycle.clusters.adapters.regular_files import files_of
-from crawler_lifecycle.flows.ports.claims import NO_READS, Claimed, StepClaims
+from crawler_lifecycle.flows.ports.steps import NO_READS, StepLedger, StepsBegun
 from crawler_lifecycle.flows.rules.messages import AttemptRef, FlowRef
 
 RECEIPT = {"run_id", "run_uid", "files"}  # fields of a crawl's and of a task's receipt
 
 
-def with_files(claims: StepClaims, folder: Path) -> StepClaims:
-    """Return the claims, whose receipts name the folders of their runs below this folder."""
-    return cast(StepClaims, _ClaimsWithFiles(claims, folder))
+def with_files(ledger: StepLedger, folder: Path) -> StepLedger:
+    """Return the ledger, whose receipts name the folders of their runs below this folder."""
+    return cast(StepLedger, _LedgerWithFiles(ledger, folder))
 
 
-class _ClaimsWithFiles:
-    """Claims whose receipts name folders. Calls of further methods go to the wrapped claims."""
+class _LedgerWithFiles:
+    """A ledger whose receipts name folders. Calls of further methods go to the wrapped ledger."""
 
-    def __init__(self, claims: StepClaims, folder: Path) -> None:
-        self._claims = claims
+    def __init__(self, ledger: StepLedger, folder: Path) -> None:
+        self._ledger = ledger
         self._folder = folder
 
-    def claim(
+    def begin(
         self, flow: FlowRef, door: int, starts: Sequence[AttemptRef], token: str, host: str,
-        code_version: str | None = None, reads: Mapping[int, int] = NO_READS,
-    ) -> Claimed:  # fmt: skip
-        claimed = self._claims.claim(flow, door, starts, token, host, code_version, reads)
-        mine = [replace(step, arguments=with_folder(step.arguments, self._folder)) for step in claimed.mine]
-        return replace(claimed, mine=mine)
+        code_version: str | None = None, reads: Mapping[int, int] = NO_READS, *, in_process: bool = False,
+    ) -> StepsBegun:  # fmt: skip
+        begun = self._ledger.begin(flow, door, starts, token, host, code_version, reads, in_process=in_process)
+        mine = [replace(step, arguments=with_folder(step.arguments, self._folder)) for step in begun.mine]
+        return replace(begun, mine=mine)
 
     def results(
         self, flow_uid: str, numbers: Collection[int], reads: Mapping[int, int] = NO_READS
     ) -> Mapping[int, JsonValue]:
-        results = self._claims.results(flow_uid, numbers, reads)
+        results = self._ledger.results(flow_uid, numbers, reads)
         return {number: with_folder(value, self._folder) for number, value in results.items()}
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._claims, name)
+        return getattr(self._ledger, name)
 
 
 def with_folder(value: JsonValue, folder: Path) -> JsonValue:

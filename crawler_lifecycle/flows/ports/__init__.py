@@ -1,4 +1,4 @@
-"""Ports for flows: the ledger for supervisors, doors and readers, and the claims of the hosts of steps.
+"""Ports for flows: the ledger for supervisors, doors and readers, and the hosts of steps.
 
 A flow's row has the number of its last *door*: every request by people, programs and grafts locks the row, raises the
 number, and marks the changed rows with it. So a supervisor reads the news since a door, and its starts and writes are

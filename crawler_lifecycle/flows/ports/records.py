@@ -58,11 +58,11 @@ class AttemptRecord:
     outcome: str | None
     reason: str | None
     error: str | None
-    host: str | None
-    code_version: str | None  # of the author's module, for a step
-    deaths: int
-    run_id: int | None
-    run_uid: str | None
+    host: str | None = None  # of a step
+    code_version: str | None = None  # of the step's module
+    deaths: int = 0
+    run_id: int | None = None
+    run_uid: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

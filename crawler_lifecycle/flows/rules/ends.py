@@ -3,7 +3,7 @@
 One rule for graphs, for crawl managers and for the audit ends an attempt whose workflow has ended without a run.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -74,6 +74,22 @@ class AttemptEnd:
     outcome: str | None = None  # word for the end, for retry rules
     reason: str | None = None
     end: int = 0  # the run's end number; 0 for a step
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptBegun:
+    """A step's begin by a host."""
+
+    number: int
+    attempt: int
+    generation: int
+    at: datetime
+
+
+def in_order(begins: Iterable[AttemptBegun], ends: Iterable[AttemptEnd]) -> list[AttemptBegun | AttemptEnd]:
+    """Return begins and ends in the attempts' order."""
+    news: list[AttemptBegun | AttemptEnd] = [*begins, *ends]
+    return sorted(news, key=lambda seen: (seen.attempt, isinstance(seen, AttemptEnd)))
 
 
 def after_end(row: MemberRow, end: AttemptEnd) -> MemberRow:

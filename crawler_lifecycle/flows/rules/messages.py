@@ -14,7 +14,7 @@ from pydantic import Base64UrlBytes, BeforeValidator, Field, PlainSerializer, Ty
 
 from crawler_lifecycle.base.base import Message
 from crawler_lifecycle.flows.model.definition import FlowDefinition
-from crawler_lifecycle.flows.rules.ends import AttemptEnd, RunSeen, TasksSeen
+from crawler_lifecycle.flows.rules.ends import AttemptBegun, AttemptEnd, RunSeen, TasksSeen
 from crawler_lifecycle.flows.rules.rows import FlowRow, GroupRow, MemberRow
 from crawler_lifecycle.model.flow_states import FlowState
 
@@ -107,7 +107,11 @@ class _Packing:
         return self._adapter.validate_json(zlib.decompress(b64decode(value))) if value else ()
 
 
-_ENDS, _RUNS, _TASKS = (_Packing(tuple[kind, ...]) for kind in (AttemptEnd, RunSeen, TasksSeen))  # type: ignore[valid-type]
+_BEGINS, _ENDS, _RUNS, _TASKS = (
+    _Packing(tuple[kind, ...])  # type: ignore[valid-type]
+    for kind in (AttemptBegun, AttemptEnd, RunSeen, TasksSeen)
+)
+Begins = Annotated[tuple[AttemptBegun, ...], PlainSerializer(_BEGINS.pack), BeforeValidator(_BEGINS.unpack)]
 Ends = Annotated[tuple[AttemptEnd, ...], PlainSerializer(_ENDS.pack), BeforeValidator(_ENDS.unpack)]
 Runs = Annotated[tuple[RunSeen, ...], PlainSerializer(_RUNS.pack), BeforeValidator(_RUNS.unpack)]
 Tasks = Annotated[tuple[TasksSeen, ...], PlainSerializer(_TASKS.pack), BeforeValidator(_TASKS.unpack)]
@@ -136,6 +140,7 @@ class LedgerPage(Message):
     row: FlowRow
     rows: PackedRows = NO_ROWS
     has_more: bool = Field(default=False, description="whether a further page has the members after the last one")
+    begins: Begins = Field(default=(), description="begins of steps that their member's row does not know yet")
     ends: Ends = Field(default=(), description="stored ends that their member's row does not know yet")
     runs: Runs = Field(
         default=(),
@@ -162,14 +167,11 @@ class AttemptRef(Message):
 
 
 class WriteFlow(FlowInput):
-    """Write the planner's changes without starts, if no door was first and each row is still `was`.
-
-    A stored row with a later attempt than `was` stays as it is: the supervisor's own start has overtaken the write.
-    """
+    """Write the planner's rows, and the begins of steps that the planner does not know, if no door was first."""
 
     door: int
-    was: PackedRows = NO_ROWS
     rows: PackedRows = NO_ROWS
+    ended: str = Field(default="", description="attempts by member whose ends the rows tell, as ranges")
     state: FlowState | None = Field(default=None, description="the flow's new state")
 
 
@@ -182,6 +184,7 @@ class Written(Message):
     stale: bool = False
     has_lost: bool = Field(default=False, description="whether the database has lost what the supervisor knows")
     version: int = Field(default=0, description="number of the act; 0: nothing is written")
+    begins: Begins = Field(default=(), description="begins that are written although the planner did not know them")
 
 
 class StartCrawls(FlowInput):
@@ -223,7 +226,7 @@ class CancelFlow(FlowInput):
 
 
 class StopAttempts(FlowInput):
-    """Ask attempts to end: steps by their claims, crawls by their runs' stops."""
+    """Ask attempts to end: crawls by their runs' stops, with those of managers."""
 
     flow_id: str
     members: str = Field(description="ranges")
@@ -248,7 +251,7 @@ class FollowingStep(Message):
 
 
 class RunSteps(FlowInput):
-    """Claim the attempts, call the functions, and store the ends."""
+    """Begin the attempts, call the functions, and store the ends."""
 
     door: int
     flow_id: str

@@ -1,11 +1,11 @@
 """A plan has the next acts for a flow, as the planner hands them to a supervisor.
 
-A host or an activity records an attempt only if no door came since the plan of the start. So a row without the
-attempt, read after a later door, proves that the start never happens: the member's stored row counts, and the planner
-may start the member anew. Without a later door the same row proves nothing, since the start may still come.
+An attempt begins only if no door came since the plan of the start. So a reading after a later door, with neither a
+begin nor a row of the attempt, proves that the start never happens: the member's stored row counts, and the planner may
+start the member anew. Without a later door the same reading proves nothing, since the start may still come.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -21,15 +21,15 @@ def is_outdated(read: MemberRow, known: MemberRow) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class MemberChange:
-    """A row to write, if the stored row still has the state, the generation and the attempt of `was`."""
+    """A row to write. `was`: the row before, as stored."""
 
     was: MemberRow
     row: MemberRow
 
     @property
     def has_ended(self) -> bool:
-        """Whether the member's attempt has ended."""
-        return self.was.in_flight and not self.row.in_flight and self.was.attempt == self.row.attempt
+        """Whether an attempt has ended between the rows."""
+        return not self.row.in_flight and (self.was.in_flight or self.was.attempt < self.row.attempt)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class Pending:
 
 
 class Unconfirmed:
-    """Starts by member, until the attempt is seen as recorded or refused."""
+    """Starts by member, until the attempt is seen as begun or refused."""
 
     def __init__(self) -> None:
         self._pending: dict[int, Pending] = {}
@@ -85,10 +85,10 @@ class Unconfirmed:
         pending = self._pending.get(number)
         return pending if pending is not None and pending.start.attempt == attempt else None
 
-    def confirm(self, number: int, attempt: int) -> None:
-        """Note that the attempt is recorded."""
-        if self.find(number, attempt):
-            del self._pending[number]
+    def confirm(self, number: int, attempt: int) -> Pending | None:
+        """Note that the attempt has begun. Return its start if the start was unconfirmed."""
+        pending = self.find(number, attempt)
+        return None if pending is None else self._pending.pop(number)
 
     def refuse(self, number: int, attempt: int, door: int) -> bool:
         """Note that a start with this door was refused. Return False if the start was planned anew after the door."""
@@ -104,6 +104,10 @@ class Unconfirmed:
 
     def clear(self) -> None:
         self._pending.clear()
+
+    @property
+    def starts(self) -> Collection[Pending]:
+        return self._pending.values()
 
     @property
     def numbers(self) -> Iterable[int]:

@@ -12,17 +12,33 @@ from datetime import datetime
 from heapq import heappop, heappush
 from itertools import islice
 
-from crawler_lifecycle.flows.rules.ends import AttemptEnd, RunSeen, TasksSeen, after_end, after_sight, rule_before
+from crawler_lifecycle.flows.rules.ends import (
+    AttemptBegun,
+    AttemptEnd,
+    RunSeen,
+    TasksSeen,
+    after_end,
+    after_sight,
+    rule_before,
+)
 from crawler_lifecycle.flows.rules.network import FAILURES, REFUSED, Node
 from crawler_lifecycle.flows.rules.plan import AttemptStart, MemberChange, Plan, is_outdated
 from crawler_lifecycle.flows.rules.rows import TOP, FlowRow, GroupRow, Ledger, MemberRow
-from crawler_lifecycle.flows.rules.states import after_pause, ended, final_state, released, started, suspended
+from crawler_lifecycle.flows.rules.states import (
+    after_begin,
+    after_pause,
+    ended,
+    final_state,
+    released,
+    started,
+    suspended,
+)
 from crawler_lifecycle.flows.rules.turns import Turns
 from crawler_lifecycle.flows.rules.wiring import Wiring, ignored_by
 from crawler_lifecycle.flows.rules.words import APPROVAL_TIMEOUT, DRAINED, REJECTED, by_dependency
 from crawler_lifecycle.model.flow_states import FlowIntent, FlowState, GroupGrowth, MemberKind, MemberState
 
-Observation = AttemptEnd | RunSeen | TasksSeen
+Observation = AttemptBegun | AttemptEnd | RunSeen | TasksSeen
 
 
 class Planner:
@@ -84,7 +100,7 @@ class Planner:
         self.turns.put_group(self.wiring.groups[TOP], flow.max_parallel)
 
     def observe(self, seen: Observation) -> None:
-        """Take an attempt's end, or a sight of a run. An observation may come twice, and in any order."""
+        """Take an attempt's begin or end, or a sight of a run. An observation may come twice, and in any order."""
         row = self.rows.get(seen.number)
         if row is None:
             return
@@ -96,14 +112,10 @@ class Planner:
             if seen.attempt == row.attempt:
                 self._grow(seen)
             self._change(after_sight(row, seen))
+        elif isinstance(seen, AttemptBegun):
+            self._change(after_begin(row, seen))
         else:
             self._change(after_end(row, seen))
-
-    def follow(self, start: AttemptStart, now: datetime) -> None:
-        """Take a host's own start: the attempt is recorded."""
-        row = self.rows.get(start.number)
-        if row is not None and (row.generation, row.attempt) == (start.generation, start.attempt - 1):
-            self._take(started(row, start.attempt, now))
 
     def advance(self, now: datetime, most_starts: int | None = None) -> Plan:
         """Return the next acts. A second call without news returns an empty plan, or the starts beyond the limit."""

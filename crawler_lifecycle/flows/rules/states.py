@@ -3,11 +3,11 @@
 An unstarted member has its state by its needs and start time, and a flow by its members.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from crawler_lifecycle.flows.rules.ends import AttemptEnd, after_end
+from crawler_lifecycle.flows.rules.ends import AttemptBegun, AttemptEnd, after_end
 from crawler_lifecycle.flows.rules.rows import GroupRow, MemberRow, ancestors
 from crawler_lifecycle.flows.rules.words import APPROVAL, DEPENDENCIES, TIME
 from crawler_lifecycle.model.flow_states import FlowState, GroupGrowth, MemberKind, MemberState
@@ -126,9 +126,21 @@ def workflow_state(state: FlowState, *, has_started: bool) -> WorkflowState:
     return WorkflowState.RUNNING if has_started else WorkflowState.PENDING
 
 
-def effective(row: MemberRow, end: AttemptEnd | None) -> MemberRow:
-    """Return the row for readers and cancels: the attempt's end counts before the supervisor notes the end."""
-    return row if end is None else after_end(row, end)
+def after_begin(row: MemberRow, begun: AttemptBegun) -> MemberRow:
+    """Return the row with its next attempt under way. Another attempt's begin changes nothing."""
+    if (begun.generation, begun.attempt) != (row.generation, row.attempt + 1):
+        return row
+    return started(row, begun.attempt, begun.at)
+
+
+def effective(row: MemberRow, news: Iterable[AttemptBegun | AttemptEnd]) -> MemberRow:
+    """Return the row for readers and requests: begins and ends count before the supervisor notes them.
+
+    `news`: in the attempts' order.
+    """
+    for seen in news:
+        row = after_begin(row, seen) if isinstance(seen, AttemptBegun) else after_end(row, seen)
+    return row
 
 
 def _unstarted(row: MemberRow, state: MemberState, cause: str | None, now: datetime, due: datetime | None) -> MemberRow:

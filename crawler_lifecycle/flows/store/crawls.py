@@ -4,12 +4,11 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, and_, bindparam, exists, insert, or_, select, update
+from sqlalchemy import Connection, Row, Select, and_, bindparam, exists, insert, or_, select
 
 from crawler_lifecycle.base.ranges import from_ranges_by_value
 from crawler_lifecycle.database.flow_schema import attempt_ends, flow_attempts, flow_members
 from crawler_lifecycle.database.manager_schema import manager_attempts
-from crawler_lifecycle.database.pages import PagedStatement, pages
 from crawler_lifecycle.database.schema import histories
 from crawler_lifecycle.database.transactions import OPEN_STATUSES, reading, transaction
 from crawler_lifecycle.flows.model.definition import CrawlWork
@@ -18,7 +17,7 @@ from crawler_lifecycle.flows.rules.ends import AttemptEnd
 from crawler_lifecycle.flows.rules.messages import AttemptRef, FlowRef, StartCrawls
 from crawler_lifecycle.flows.rules.requesting import run_request
 from crawler_lifecycle.flows.store.locks import OnFlows, fence, has_lost_acts, number_act
-from crawler_lifecycle.flows.store.reading import IS_LAST_ATTEMPT, IS_LAST_END, are_on_record, ends_of
+from crawler_lifecycle.flows.store.reading import IS_LAST_END, are_on_record, ends_of
 from crawler_lifecycle.flows.store.rows import NEEDS, groups, members
 from crawler_lifecycle.flows.store.starts import (
     Work,
@@ -35,9 +34,11 @@ from crawler_lifecycle.model.requests import FlowLink
 
 attempts = flow_attempts.c
 runs = histories.c
-KEY = [attempts.flow, attempts.member, attempts.attempt]
-ASK_STOPS = PagedStatement(
-    KEY, lambda new: update(flow_attempts).where(attempts.attempt == new.attempt).values(stop_asked=True)
+STEPS_UNDER_WAY = select(members.number, members.stop_reason).where(
+    members.flow == bindparam("of_flow"), members.kind == MemberKind.STEP, members.in_flight
+)
+IS_LAST_ATTEMPT = and_(
+    attempts.flow == members.flow, attempts.member == members.number, attempts.attempt == members.attempt
 )
 of_item = manager_attempts.c
 CRAWLS_OF_MANAGERS = (
@@ -75,18 +76,16 @@ class CrawlStops(OnFlows):
         head = self.lock_for_supervisor(tx, flow)
         under_way = _under_way(head).where(or_(runs.id.is_(None), runs.status.in_(OPEN_STATUSES)))
         wanted = set(numbers)
-        rows = [row for row in tx.execute(under_way) if row.number in wanted]
-        for page in pages(rows):
-            ASK_STOPS(tx, [(head.id, row.number, row.attempt) for row in page])
-        steps = {row.number: row.stop_reason for row in rows if row.kind is MemberKind.STEP}
-        crawls = [_to_stop(row) for row in rows if row.kind is MemberKind.CRAWL]
-        return crawls + (_crawls_of_managers(tx, head, steps) if steps else [])
+        crawls = [_to_stop(row) for row in tx.execute(under_way) if row.number in wanted]
+        steps = (row for row in tx.execute(STEPS_UNDER_WAY, {"of_flow": head.id}) if row.number in wanted)
+        reasons = {row.number: row.stop_reason for row in steps}
+        return crawls + (_crawls_of_managers(tx, head, reasons) if reasons else [])
 
     @reading
     def unlinked_crawls(self, connection: Connection, flow: FlowRef, before: datetime) -> list[CrawlToStop]:
         head = self.head(connection, flow.uid)
         fence(head, flow)
-        is_unlinked = (members.kind == MemberKind.CRAWL, runs.id.is_(None), attempts.created_at < before)
+        is_unlinked = (runs.id.is_(None), attempts.created_at < before)
         return [_to_stop(row) for row in connection.execute(_under_way(head).where(*is_unlinked))]
 
 
@@ -109,7 +108,7 @@ class FlowCrawls(CrawlStops):
             for start in new
             if is_due and not has_lost and start.number in works and fits(works[start.number].row, start)
         ]
-        begun = put_on_record(tx, head, fitting, self._db.clock(), lambda start: {"workflow_id": _id(head, start)})
+        begun = put_on_record(tx, head, fitting, self._db.clock())
         changes = {(item.start.number, item.start.attempt): (item.arguments, item.memory_factor) for item in begun}
         changes |= {key: (row.arguments, row.memory_factor) for key, row in known.items() if key not in ends}
         tells = _crawls_with_tasks(tx, head.id)
@@ -142,17 +141,16 @@ class FlowCrawls(CrawlStops):
 
 
 def _under_way(head: Row[Any]) -> Select[Any]:
-    """Return the statement for the flow's attempts under way, by member, with their runs."""
+    """Return the statement for the flow's crawls under way, by member, with their runs."""
     is_its_run = and_(
         runs.flow_uid == head.uid, runs.flow_member == attempts.member, runs.flow_attempt == attempts.attempt
     )
     return (
         select(
             members.number,
-            members.kind,
             attempts.attempt,
             attempts.workflow_id,
-            attempts.stop_reason,
+            members.stop_reason,
             runs.id.label("run_id"),
         )
         .join_from(flow_members, flow_attempts, IS_LAST_ATTEMPT)
@@ -181,10 +179,6 @@ def _to_stop(row: Row[Any]) -> CrawlToStop:
     return CrawlToStop(row.number, row.attempt, row.workflow_id, row.run_id, row.stop_reason)
 
 
-def _id(head: Row[Any], start: AttemptRef) -> str:
-    return crawl_workflow_id(head.uid, start.number, start.attempt)
-
-
 def _crawl_start(
     head: Row[Any], start: AttemptRef, work: Work, changes: tuple[Any, float | None], tells: set[int]
 ) -> CrawlStart:
@@ -203,7 +197,7 @@ def _crawl_start(
     arguments, memory_factor = changes
     priority = work.definition.priority
     request = run_request(work.definition.work, arguments, link, memory_factor, priority=priority)
-    return CrawlStart(start, _id(head, start), request)
+    return CrawlStart(start, crawl_workflow_id(head.uid, start.number, start.attempt), request)
 
 
 def _crawls_with_tasks(tx: Connection, flow: int) -> set[int]:

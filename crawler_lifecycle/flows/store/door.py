@@ -23,6 +23,7 @@ from crawler_lifecycle.flows.store.writing import (
     delete_members,
     insert_groups,
     insert_members,
+    note_begins,
     replace_groups,
     replace_members,
     write_states,
@@ -49,6 +50,7 @@ class Door:
     def apply(self, effect: Effect) -> None:
         """Write changed members and the flow's row."""
         write_states(self.tx, self.head.id, effect.members, self.number)
+        note_begins(self.tx, self.head)
         self.write_flow(effect.flow)
 
     def merge(self, merged: Merged, **values: Any) -> None:
@@ -61,6 +63,7 @@ class Door:
         insert_groups(self.tx, flow, [new for new in merged.groups if new[0].number not in known_groups], number)
         replace_members(self.tx, flow, [new for new in merged.members if new[0].number in known_members], number)
         insert_members(self.tx, flow, [new for new in merged.members if new[0].number not in known_members], number)
+        note_begins(self.tx, self.head)
         if merged.key is not None:
             self.tx.execute(insert(flow_appends), {"flow": flow, "key": merged.key, "made_at": self.at})
         if merged.removed_members or merged.removed_groups:

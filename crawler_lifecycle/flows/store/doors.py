@@ -9,6 +9,7 @@ from sqlalchemy import Connection, bindparam, delete, insert, select, update
 from crawler_lifecycle.base.limits import LARGEST_CONTEXT, LARGEST_RESULT
 from crawler_lifecycle.base.words import counted
 from crawler_lifecycle.database.flow_schema import (
+    attempt_begins,
     attempt_ends,
     flow_appends,
     flow_attempts,
@@ -45,7 +46,7 @@ from crawler_lifecycle.flows.rules.rows import Ledger, MemberRow
 from crawler_lifecycle.flows.store.door import Door, OnDoors, find_uid, uid_of
 from crawler_lifecycle.flows.store.reading import has_run_to_read
 from crawler_lifecycle.flows.store.rows import FLOW_FIELDS, flow_row, members
-from crawler_lifecycle.flows.store.writing import end_values
+from crawler_lifecycle.flows.store.writing import end_values, keep_arguments
 from crawler_lifecycle.model.flow_states import EndKind, FlowIntent
 
 CLEAR_PROBLEMS = (
@@ -60,24 +61,13 @@ TELL_MANAGERS = (
     .values(items_door=managers.c.items_door + 1)
 )
 HOLDS = {FlowIntent.RUN: "resumed", FlowIntent.PAUSE: "paused", FlowIntent.DRAIN: "drained"}  # events
-attempts = flow_attempts.c
-LAST_ATTEMPT = (
-    select(members.attempt)
-    .where(members.flow == attempts.flow, members.number == attempts.member)
-    .correlate(flow_attempts)
-    .scalar_subquery()
-)
 KEEP_REASON = (
-    update(flow_attempts)
-    .where(
-        attempts.flow == bindparam("of_flow"),
-        attempts.member.in_(bindparam("numbers", expanding=True)),
-        attempts.attempt == LAST_ATTEMPT,
-    )
+    update(flow_members)
+    .where(members.flow == bindparam("of_flow"), members.number.in_(bindparam("numbers", expanding=True)))
     .values(stop_reason=bindparam("note"))
 )
 WITH_FLOW = (
-    *(flow_members, flow_attempts, attempt_ends, flow_groups, flow_appends, flow_ends, flow_logs),
+    *(flow_members, flow_attempts, attempt_begins, attempt_ends, flow_groups, flow_appends, flow_ends, flow_logs),
     *(managers, manager_items, manager_attempts, manager_keys),
 )
 
@@ -104,6 +94,7 @@ class FlowRequests(OnDoors):
         return _applied(door, effect, "cancelled", _with_note(counted(effect.count, "job"), request.reason))
 
     def _retry(self, door: Door, request: RetryMembers) -> DoorAnswer:
+        keep_arguments(door.tx, door.head.id)
         effect = retry(door.ledger, request, door.at)
         changes = _write_arguments(door, effect, request) if request.changes_arguments else {}
         message = counted(effect.count, "job") + changes_of_jobs(changes)
@@ -130,8 +121,8 @@ class FlowRequests(OnDoors):
 
 
 def keep_reason(door: Door, effect: Effect, reason: str | None) -> None:
-    """Keep the reason with the attempts under way for the cancelled members."""
-    under_way = [row.number for row in effect.members if row.in_flight] if reason else []
+    """Keep the reason with the cancelled members that have an attempt under way."""
+    under_way = [row.number for row in effect.members if row.in_flight]
     for numbers in pages(under_way):
         door.tx.execute(KEEP_REASON, {"of_flow": door.head.id, "numbers": list(numbers), "note": reason})
 

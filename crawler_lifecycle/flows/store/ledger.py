@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, case, func, insert, select, update
 
-from crawler_lifecycle.base.ranges import from_ranges
+from crawler_lifecycle.base.ranges import from_ranges, from_ranges_by_value
 from crawler_lifecycle.base.words import counted
 from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.database.flow_schema import flow_ends, flow_groups, flow_members, flows
@@ -20,6 +20,7 @@ from crawler_lifecycle.flows.model.definition import GroupDefinition
 from crawler_lifecycle.flows.model.requests import FlowRequest
 from crawler_lifecycle.flows.ports.ledger import Delivery, OwedEnd, UnannouncedFlow
 from crawler_lifecycle.flows.rules import merging
+from crawler_lifecycle.flows.rules.ends import AttemptBegun
 from crawler_lifecycle.flows.rules.messages import (
     FlowRef,
     GrowGroup,
@@ -29,8 +30,8 @@ from crawler_lifecycle.flows.rules.messages import (
     WriteFlow,
     Written,
 )
-from crawler_lifecycle.flows.rules.plan import MemberChange, is_outdated
 from crawler_lifecycle.flows.rules.rows import GroupRow, MemberRow
+from crawler_lifecycle.flows.rules.states import after_begin
 from crawler_lifecycle.flows.store.crawls import FlowCrawls
 from crawler_lifecycle.flows.store.door import Door
 from crawler_lifecycle.flows.store.locks import OnFlows, add_line, fence, has_lost_acts, number_act, snapshot
@@ -42,10 +43,10 @@ from crawler_lifecycle.flows.store.reading import (
     read_members,
     run_sights,
     task_sights,
-    unnoted_ends,
+    unnoted,
 )
 from crawler_lifecycle.flows.store.rows import GROUP_COLUMNS, flow_row, group_row, groups, member_row, members
-from crawler_lifecycle.flows.store.writing import write_changes
+from crawler_lifecycle.flows.store.writing import note_begins, write_planned
 from crawler_lifecycle.model.flow_states import (
     FAILED,
     FINAL,
@@ -144,7 +145,7 @@ class SqlFlowEnds(OnFlows):
 
 
 class _Stale(Exception):
-    """A stored row is not as the supervisor believes: the transaction is rolled back."""
+    """A flow that is to end has an open member: the transaction is rolled back."""
 
 
 class FlowSupervision(OnFlows):
@@ -190,33 +191,39 @@ class FlowSupervision(OnFlows):
         return page if has_more else page.model_copy(update=_sights(connection, head, step))
 
     def write(self, step: WriteFlow) -> Written:
-        changes = [
-            MemberChange(was, row) for was, row in zip(step.was.unpacked()[0], step.rows.unpacked()[0], strict=True)
-        ]
         try:
-            return self._write(step, changes)
-        except _Stale:  # no door was first; with the flow's end, the supervisor reads all rows
-            return Written(stale=True, has_lost=step.state is not None and step.state.is_final)
+            return self._write(step)
+        except _Stale:  # the database has lost what the supervisor knows
+            return Written(stale=True, has_lost=True)
 
     @transaction
-    def _write(self, tx: Connection, step: WriteFlow, changes: Sequence[MemberChange]) -> Written:
+    def _write(self, tx: Connection, step: WriteFlow) -> Written:
         head = self.lock_for_supervisor(tx, step.flow)
+        if head.version > step.flow.version:  # an earlier try has made the act
+            return Written(version=step.flow.version + 1)
         if head.door != step.door:
             return Written(stale=True)
-        ends = {change.row.number: change.row.attempt for change in changes if change.has_ended}
-        if has_lost_acts(head, step.flow) or not are_on_record(tx, head.id, head.uid, ends):
+        ended = from_ranges_by_value(step.ended)
+        if has_lost_acts(head, step.flow) or not are_on_record(tx, head.id, head.uid, ended):
             return Written(stale=True, has_lost=True)
-        if write_changes(tx, head.id, changes) < len(changes):
-            _refuse_unless_done(tx, head.id, changes)
+        planned = {row.number: row for row in step.rows.unpacked()[0]}
+        begins, _ = unnoted(tx, head.id)
+        unplanned = [begun for begun in begins if _is_unplanned(begun, planned.get(begun.number))]
+        numbers = {begun.number for begun in unplanned}
+        rows = read_members(tx, head.id, numbers - planned.keys()) | planned
+        for begun in unplanned:
+            rows[begun.number] = after_begin(rows[begun.number], begun)
+        write_planned(tx, head.id, [*rows.values()])
+        note_begins(tx, head)
         self._write_state(tx, head, step.state)
-        return Written(version=number_act(tx, head, step.flow))
+        return Written(version=number_act(tx, head, step.flow), begins=tuple(unplanned))
 
     def _write_state(self, tx: Connection, head: Row[Any], state: FlowState | None) -> None:
         if state is None or state is head.state:
             return
         this_flow = update(flows).where(flows.c.id == head.id)
         if state.is_final and tx.scalar(OPEN_MEMBER, {"of_flow": head.id}) is not None:
-            raise _Stale  # the database has lost what the supervisor knows
+            raise _Stale
         now = self._db.clock()
         tx.execute(this_flow.values(state=state, stopped_at=now if state.is_final else None))
         if state.is_final:
@@ -281,6 +288,10 @@ def _refuse_earlier_execution(head: Row[Any], execution: SupervisorExecution) ->
         raise Fenced(f"flow {head.flow_id!r} has a later supervisor already, execution {head.supervisor_run_id}")
 
 
+def _is_unplanned(begun: AttemptBegun, planned: MemberRow | None) -> bool:
+    return planned is None or planned.attempt < begun.attempt
+
+
 def _rows(connection: Connection, flow: int, step: ReadFlow) -> tuple[list[MemberRow], bool]:
     """Return a page of members, and whether further pages follow."""
     key = {"of_flow": flow, "since": step.since, "after": step.after_member}
@@ -316,26 +327,10 @@ def _sights(connection: Connection, head: Row[Any], step: ReadFlow) -> dict[str,
     """Return the ends and sights for the last page, by field. A group may grow with the tasks of an open run."""
     growers = from_ranges(step.tasks_of)
     runs = [*news_of_runs(connection, head.id, head.uid), *run_sights(connection, head.id, head.uid, growers)]
+    begins, ends = unnoted(connection, head.id)
     return {
-        "ends": tuple(unnoted_ends(connection, head.id)),
+        "begins": tuple(begins),
+        "ends": tuple(ends),
         "runs": tuple({seen.number: seen for seen in runs}.values()),
         "tasks": tuple(task_sights(connection, head.id, head.uid, growers)),
     }
-
-
-def _refuse_unless_done(tx: Connection, flow: int, changes: Sequence[MemberChange]) -> None:
-    """Raise _Stale unless each row that is not as it was is as wanted already, or has gone on since.
-
-    A member with a later attempt has not ended: a host has started the attempt on its own, before the supervisor knows.
-    """
-    on_record = read_members(tx, flow, [change.row.number for change in changes])
-    for change in changes:
-        row = on_record.get(change.row.number)
-        if row is None or not (_is_same(row, change.row) or is_outdated(change.row, row)):
-            raise _Stale
-        if change.row.state.is_final and row.attempt > change.row.attempt:
-            raise _Stale
-
-
-def _is_same(row: MemberRow, wanted: MemberRow) -> bool:
-    return (row.generation, row.attempt, row.state) == (wanted.generation, wanted.attempt, wanted.state)

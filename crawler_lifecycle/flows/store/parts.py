@@ -9,23 +9,30 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, TypeVarTuple
 
-from sqlalchemy import Connection, Row, Select, and_, case, exists, func, or_, select, union
+from sqlalchemy import Connection, Row, Select, and_, bindparam, func, select, union, union_all
 
-from crawler_lifecycle.database.flow_schema import attempt_ends, flow_attempts, flow_members, flows, step_leases
+from crawler_lifecycle.database.flow_schema import (
+    attempt_begins,
+    attempt_ends,
+    flow_attempts,
+    flow_members,
+    flows,
+    step_leases,
+)
 from crawler_lifecycle.database.pages import pages
 from crawler_lifecycle.database.schema import histories
 from crawler_lifecycle.database.transactions import reading
 from crawler_lifecycle.flows.model.definition import GroupDefinition, MemberDefinition
 from crawler_lifecycle.flows.ports.records import FlowNews, KeptFlow, Part
 from crawler_lifecycle.flows.rules.explanation import with_silent_host
-from crawler_lifecycle.flows.rules.rows import MemberRow, ancestors
+from crawler_lifecycle.flows.rules.rows import Ledger, MemberRow, ancestors
 from crawler_lifecycle.flows.rules.summary import Tallies, Tally, depended_on, empty_groups, tallies_of_empty, tally
 from crawler_lifecycle.flows.rules.words import START_REFUSED
 from crawler_lifecycle.flows.store.door import uid_of
 from crawler_lifecycle.flows.store.locks import OnFlows, snapshot
 from crawler_lifecycle.flows.store.reading import (
-    IS_LAST_ATTEMPT,
     IS_LAST_END,
+    IS_NEW_BEGIN,
     NEWS_AFTER_END,
     NEWS_UNDER_WAY,
     effective_rows,
@@ -36,7 +43,7 @@ from crawler_lifecycle.flows.store.reading import (
 from crawler_lifecycle.flows.store.rows import NO_NEEDS, flow_row, groups, members, needs_of, path_uid
 from crawler_lifecycle.model.flow_states import FAILED, MemberKind, MemberState
 
-ends = attempt_ends.c
+begins, ends = attempt_begins.c, attempt_ends.c
 runs = histories.c
 TALLIED = [members.group_number, members.state, members.in_flight]
 TALLY_COLUMNS = [*TALLIED, func.count(), func.min(members.started_at), func.max(members.ended_at)]
@@ -53,24 +60,33 @@ LAST_RUNS = (
     .order_by(members.number)
 )
 # a retry begins another generation; the start in the member's row is its first start of all
+STARTS = union_all(
+    select(*(flow_attempts.c[name] for name in ("flow", "member", "generation")), flow_attempts.c.created_at),
+    select(begins.flow, begins.member, begins.generation, begins.begun_at),
+).subquery()
 RESTARTS = (
-    select(members.number, func.min(flow_attempts.c.created_at))
+    select(members.number, func.min(STARTS.c.created_at))
     .join_from(
         flow_members,
-        flow_attempts,
-        (flow_attempts.c.flow == members.flow)
-        & (flow_attempts.c.member == members.number)
-        & (flow_attempts.c.generation == members.generation),
+        STARTS,
+        and_(
+            STARTS.c.flow == members.flow,
+            STARTS.c.member == members.number,
+            STARTS.c.generation == members.generation,
+        ),
     )
     .where(members.generation > 1)
     .group_by(members.number)
 )
 WAS_REFUSED = and_(members.reason == START_REFUSED, ends.error.is_not(None))
-IS_STEP_UNDER_WAY = and_(
-    members.in_flight,
-    members.state == MemberState.EXECUTING,
-    members.kind == MemberKind.STEP,
-    ends.kind.is_(None),
+LIVE_BEGINS = (
+    select(begins.member, begins.attempt)
+    .join_from(attempt_begins, step_leases, step_leases.c.token == begins.token)
+    .where(
+        begins.flow == bindparam("of_flow"),
+        begins.member.in_(bindparam("numbers", expanding=True)),
+        step_leases.c.expires_at >= bindparam("now"),
+    )
 )
 
 
@@ -106,7 +122,7 @@ def flow_tallies(connection: Connection, head: Row[Any]) -> Tallies:
 
 
 def with_news(connection: Connection, uids: Mapping[int, str]) -> dict[int, list[int]]:
-    """Return the members by flow whose row may be older than their run, or than their attempt's end."""
+    """Return the members by flow whose row may be older than their run, or than an attempt's begin or end."""
     is_its_run = and_(
         runs.flow_uid == flows.c.uid, runs.flow_member == members.number, runs.flow_attempt == members.attempt
     )
@@ -116,7 +132,8 @@ def with_news(connection: Connection, uids: Mapping[int, str]) -> dict[int, list
     crawls = of_flows.where(members.kind == MemberKind.CRAWL, runs.flow_uid.in_(uids.values()))
     with_runs = crawls.join(histories, is_its_run)
     ended = of_flows.join(attempt_ends, IS_LAST_END).where(members.in_flight)
-    news = union(with_runs.where(NEWS_UNDER_WAY), with_runs.where(NEWS_AFTER_END), ended)
+    begun = select(begins.flow, begins.member).where(begins.flow.in_(uids), IS_NEW_BEGIN)
+    news = union(with_runs.where(NEWS_UNDER_WAY), with_runs.where(NEWS_AFTER_END), ended, begun)
     numbers: dict[int, list[int]] = {}
     for flow, number in connection.execute(news) if uids else ():
         numbers.setdefault(flow, []).append(number)
@@ -136,8 +153,7 @@ class FlowParts(OnFlows):
         restarts = _of_members(connection, RESTARTS.where(members.flow == head.id), numbers) if defined else []
         last_runs = LAST_RUNS.where(members.flow == head.id, histories.c.flow_uid == head.uid)
         ledger = read_ledger(connection, head, numbers)
-        troubles = _of_members(connection, _troubles(head.id, self._db.clock()), numbers)
-        ledger.put(with_silent_host(ledger.members[number]) for number, problem in troubles if problem is None)
+        ledger.put(map(with_silent_host, _silent(connection, head.id, ledger, self._db.clock())))
         return KeptFlow(
             uid=head.uid,
             ledger=ledger,
@@ -150,7 +166,7 @@ class FlowParts(OnFlows):
             },
             attempts=dict(_of_members(connection, last_runs, numbers)),
             restarts=dict(restarts),
-            problems={number: problem for number, problem in troubles if problem is not None},
+            problems={number: problem or "" for number, problem in _of_members(connection, _refused(head.id), numbers)},
             has_supervisor=head.supervisor_run_id is not None,
             arguments={number: arguments for number, _, arguments in definitions if arguments is not None},
         )
@@ -226,16 +242,24 @@ def _with_leaves(connection: Connection, flow: int, tallies: Tallies, effective:
     return replace(tallies, tallies=marked, groups_with_dependents=groups)
 
 
-def _troubles(flow: int, now: datetime) -> Select[int, str | None]:
-    """Select refused crawls with their problem, and without a text the steps whose claim ran out or was released."""
-    has_lease = exists().where(step_leases.c.token == flow_attempts.c.claim_token, step_leases.c.expires_at >= now)
-    is_silent = and_(IS_STEP_UNDER_WAY, ~has_lease)
+def _refused(flow: int) -> Select[int, str | None]:
+    """Select the refused crawls with their problem."""
     return (
-        select(members.number, case((WAS_REFUSED, ends.error)))
-        .join_from(flow_members, flow_attempts, IS_LAST_ATTEMPT)
-        .join(attempt_ends, IS_LAST_END, isouter=True)
-        .where(members.flow == flow, or_(WAS_REFUSED, is_silent))
+        select(members.number, ends.error)
+        .join_from(flow_members, attempt_ends, IS_LAST_END)
+        .where(members.flow == flow, WAS_REFUSED)
     )
+
+
+def _silent(connection: Connection, flow: int, ledger: Ledger, now: datetime) -> list[MemberRow]:
+    """Return the steps under way without a live host."""
+    steps = [row for row in ledger.members.values() if row.kind is MemberKind.STEP]
+    under_way = {row.number: row for row in steps if row.state is MemberState.EXECUTING and row.in_flight}
+    live: set[tuple[int, int]] = set()
+    for page in pages(list(under_way)):
+        key = {"of_flow": flow, "now": now, "numbers": page}
+        live.update((member, attempt) for member, attempt in connection.execute(LIVE_BEGINS, key))
+    return [row for row in under_way.values() if (row.number, row.attempt) not in live]
 
 
 def _of_members(

@@ -1,6 +1,7 @@
 """Ledgers read from the database, with the ends of attempts, runs and tasks, as a flow reads them.
 
-Runs and steps write nothing into their member's row. Effective rows count an end before the supervisor notes the end.
+Runs and steps write nothing into their member's row. Effective rows count begins and ends before the supervisor notes
+them.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -8,11 +9,11 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, and_, bindparam, not_, or_, select
 
-from crawler_lifecycle.database.flow_schema import attempt_ends, flow_attempts, flow_members
+from crawler_lifecycle.database.flow_schema import attempt_begins, attempt_ends, flow_attempts, flow_members
 from crawler_lifecycle.database.pages import PagedStatement, pages
 from crawler_lifecycle.database.schema import histories, task_histories
 from crawler_lifecycle.database.transactions import OPEN_STATUSES
-from crawler_lifecycle.flows.rules.ends import AttemptEnd, RunSeen, TasksSeen, after_sight
+from crawler_lifecycle.flows.rules.ends import AttemptBegun, AttemptEnd, RunSeen, TasksSeen, after_sight
 from crawler_lifecycle.flows.rules.rows import TOP, GroupRow, Ledger, MemberRow
 from crawler_lifecycle.flows.rules.states import effective
 from crawler_lifecycle.flows.store.locks import locking
@@ -28,15 +29,28 @@ from crawler_lifecycle.flows.store.rows import (
 from crawler_lifecycle.model.flow_states import MemberKind
 from crawler_lifecycle.model.states import OVER, ExportState, TaskStatus
 
-attempts, ends, runs, tasks = flow_attempts.c, attempt_ends.c, histories.c, task_histories.c
+attempts, begins, ends = flow_attempts.c, attempt_begins.c, attempt_ends.c
+runs, tasks = histories.c, task_histories.c
 AttemptKey = tuple[int, int]  # member's number, attempt's number
 MOST_IN_STATEMENT = 500  # numbers; for more members, the rows of the whole flow are read and filtered here
-IS_LAST_ATTEMPT = and_(
-    attempts.flow == members.flow, attempts.member == members.number, attempts.attempt == members.attempt
-)
 IS_LAST_END = and_(ends.flow == members.flow, ends.member == members.number, ends.attempt == members.attempt)
 END = select(ends.member, ends.attempt, ends.kind, ends.ended_at, ends.outcome, ends.reason)
 LAST_ENDS = END.join_from(attempt_ends, flow_members, IS_LAST_END).where(ends.flow == bindparam("of_flow"))
+# begins unknown to their member's row, with their ends
+IS_NEW_BEGIN = and_(begins.noted.is_(False), begins.number == 1)
+NEW_BEGINS = (
+    select(begins.member, begins.attempt, begins.generation, begins.begun_at)
+    .add_columns(ends.kind, ends.ended_at, ends.outcome, ends.reason)
+    .join_from(
+        attempt_begins,
+        attempt_ends,
+        and_(ends.flow == begins.flow, ends.member == begins.member, ends.attempt == begins.attempt),
+        isouter=True,
+    )
+    .where(begins.flow == bindparam("of_flow"), IS_NEW_BEGIN)
+    .order_by(begins.member, begins.attempt)
+)
+FEW_NEW_BEGINS = NEW_BEGINS.where(begins.member.in_(bindparam("numbers", expanding=True)))
 RUN_COLUMNS = [runs.flow_member, runs.flow_attempt, runs.status, runs.end_number, runs.finished_at, runs.begun_at]
 SIGHT_COLUMNS = [*RUN_COLUMNS, runs.reason, runs.outcome, runs.export_state, runs.tasks]
 RUNS = (
@@ -104,14 +118,29 @@ MANY_MEMBERS = PagedStatement(KEY, lambda _: MANY, locks=False)
 MANY_LOCKED = PagedStatement(KEY, lambda _: locking(MANY, flow_members))
 
 
-def last_ends(connection: Connection, flow: int, numbers: Collection[int]) -> list[AttemptEnd]:
-    """Return the stored ends of the members' last attempts. The end of a run is not stored here."""
-    return [_end(row) for row in _chosen(connection, LAST_ENDS, FEW_LAST_ENDS, {"of_flow": flow}, numbers)]
+def unnoted(connection: Connection, flow: int) -> tuple[list[AttemptBegun], list[AttemptEnd]]:
+    """Return the begins and ends unknown to their member's row, oldest first. Ends of runs are not here."""
+    rows = connection.execute(NEW_BEGINS, {"of_flow": flow}).all()
+    ended = [_end(row) for row in connection.execute(UNNOTED_ENDS, {"of_flow": flow})]
+    return [_begun(row) for row in rows], [*ended, *(_end(row) for row in rows if row.kind is not None)]
 
 
-def unnoted_ends(connection: Connection, flow: int) -> list[AttemptEnd]:
-    """Return the stored ends for members whose row does not know the end yet."""
-    return [_end(row) for row in connection.execute(UNNOTED_ENDS, {"of_flow": flow})]
+def news_of_attempts(
+    connection: Connection, flow: int, rows: Mapping[int, MemberRow]
+) -> dict[int, list[AttemptBegun | AttemptEnd]]:
+    """Return the same by member, for the given rows alone, in the attempts' order."""
+    key: dict[str, Any] = {"of_flow": flow}
+    news: dict[int, list[AttemptBegun | AttemptEnd]] = {}
+    in_flight = [row.number for row in rows.values() if row.in_flight]
+    for row in _chosen(connection, LAST_ENDS, FEW_LAST_ENDS, key, in_flight):
+        news.setdefault(row.member, []).append(_end(row))
+    steps = [row.number for row in rows.values() if row.kind is MemberKind.STEP]
+    for row in _chosen(connection, NEW_BEGINS, FEW_NEW_BEGINS, key, steps):
+        of_member = news.setdefault(row.member, [])
+        of_member.append(_begun(row))
+        if row.kind is not None:
+            of_member.append(_end(row))
+    return news
 
 
 def ends_of(connection: Connection, flow: int, keys: Collection[AttemptKey]) -> dict[AttemptKey, AttemptEnd]:
@@ -128,6 +157,10 @@ def are_on_record(connection: Connection, flow: int, flow_uid: str, attempts: Ma
         for page in pages(sorted(number for number, _ in missing)):
             missing.difference_update((row[0], row[1]) for row in connection.execute(query, {**key, "numbers": page}))
     return not missing
+
+
+def _begun(row: Any) -> AttemptBegun:
+    return AttemptBegun(row.member, row.attempt, row.generation, row.begun_at)
 
 
 def _end(row: Any) -> AttemptEnd:
@@ -223,10 +256,9 @@ def read_ledger(connection: Connection, head: Row[Any], numbers: Collection[int]
 def effective_rows(
     connection: Connection, flow: int, flow_uid: str, rows: Mapping[int, MemberRow]
 ) -> dict[int, MemberRow]:
-    """Return the rows with the ends that the supervisor has not noted yet."""
-    current = dict(rows)
-    for end in last_ends(connection, flow, [row.number for row in rows.values() if row.in_flight]):
-        current[end.number] = effective(current[end.number], end)
+    """Return the rows with the begins and ends before the supervisor notes them."""
+    news = news_of_attempts(connection, flow, rows)
+    current = {number: effective(row, news.get(number, ())) for number, row in rows.items()}
     crawls = [row.number for row in rows.values() if row.kind is MemberKind.CRAWL and row.attempt]
     for seen in run_sights(connection, flow, flow_uid, crawls):
         current[seen.number] = after_sight(current[seen.number], seen)

@@ -2,12 +2,14 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
+from itertools import groupby
 from typing import Any
 
 from pydantic import JsonValue
 from sqlalchemy import ColumnElement, Connection, Row, Select, and_, case, exists, false, func, not_, or_, select, union
 
 from crawler_lifecycle.database.flow_schema import (
+    attempt_begins,
     attempt_ends,
     flow_attempts,
     flow_groups,
@@ -49,9 +51,10 @@ IS_AVAILABLE = (
 )
 MOST_WITHOUT_HOST = 500  # flows with a step that waits, of which flows without a host are counted
 MOST_SEARCHED = 1000  # flows for a page: an index cannot find a text within ids and names
-attempts, ends = flow_attempts.c, attempt_ends.c
+attempts, begins, ends = flow_attempts.c, attempt_begins.c, attempt_ends.c
 OF_END = {name: ends[name].label(f"end_{name}") for name in ("kind", "ended_at", "outcome", "reason", "error")}
-OF_ATTEMPT = {column.name: column.label(f"attempt_{column.name}") for column in flow_attempts.c}
+FIRST_BEGIN = select(func.min(begins.begun_at)).where(begins.flow == flows.c.id).scalar_subquery()
+STARTED_AT = case((flows.c.started_at.is_(None), FIRST_BEGIN), else_=flows.c.started_at).label("first_start")
 IS_UNDECIDED = and_(members.kind == MemberKind.APPROVAL, members.decision.is_(None))
 
 
@@ -76,7 +79,7 @@ class SqlFlowRecords(FlowParts):
         down_to: str | None = None,
         in_need: bool = False,
     ) -> list[FlowRecord]:
-        query = select(*HEAD_COLUMNS).order_by(flows.c.id.desc()).limit(limit)
+        query = select(*HEAD_COLUMNS, STARTED_AT).order_by(flows.c.id.desc()).limit(limit)
         if before is not None:
             query = query.where(flows.c.id < self.number(connection, before))
         if down_to is not None:
@@ -92,7 +95,7 @@ class SqlFlowRecords(FlowParts):
             query = query.where(or_(*(text.contains(search.lower(), autoescape=True) for text in texts)))
         if in_need:
             query = query.where(flows.c.id.in_(_in_need(connection, self._db.clock())))
-        rows = connection.execute(query).all()
+        rows: Sequence[Any] = connection.execute(query).all()
         counts = member_counts(connection, {row.id: row.uid for row in rows})
         waits = flow_waits(connection, rows, self._db.clock())
         return [_record(row, counts[row.id], waits.get(row.id, ())) for row in rows]
@@ -204,7 +207,7 @@ def _record(row: Row[Any], counts: Mapping[Any, int], waits_for: tuple[str, ...]
         counts={state: count for state, count in counts.items() if count},
         created_at=row.created_at,
         updated_at=row.updated_at,
-        started_at=row.started_at,
+        started_at=row.first_start,
         stopped_at=row.stopped_at,
         created_by=row.created_by,
         waits_for=waits_for,
@@ -226,7 +229,8 @@ def _without_host(connection: Connection, before: datetime) -> Select[Any]:
     is_step = other.c.kind == MemberKind.STEP
     # a limit may hold the step back, or a host may be busy with the flow's other steps
     is_held = exists().where(other.c.flow == flows.c.id, other.c.in_flight, or_(is_step, has_limit))
-    return select(flows.c.id).where(flows.c.id.in_(candidates), not_(is_held))
+    has_begun = exists().where(begins.flow == flows.c.id, begins.noted.is_(False))
+    return select(flows.c.id).where(flows.c.id.in_(candidates), not_(is_held), not_(has_begun))
 
 
 def _with_failed_items(since: datetime) -> Select[Any]:
@@ -261,34 +265,59 @@ def _flows_in(connection: Connection, joined: Select[Any], limit: int) -> tuple[
 
 def attempt_records(connection: Connection, flow: int, flow_uid: str, number: int) -> list[AttemptRecord]:
     """Return the member's attempts, oldest first."""
+    steps = (
+        select(attempt_begins, *OF_END.values())
+        .join_from(attempt_begins, attempt_ends, _is_end_of(begins), isouter=True)
+        .where(begins.flow == flow, begins.member == number)
+        .order_by(begins.attempt, begins.number)
+    )
+    tries = [list(rows) for _, rows in groupby(connection.execute(steps), key=lambda row: row.attempt)]
     is_its_run = and_(
         runs.flow_uid == flow_uid, runs.flow_member == attempts.member, runs.flow_attempt == attempts.attempt
     )
-    is_its_end = and_(ends.flow == attempts.flow, ends.member == attempts.member, ends.attempt == attempts.attempt)
-    query = (
-        select(*OF_ATTEMPT.values(), *OF_END.values(), *SIGHT_COLUMNS, runs.id, runs.run_uid)
+    crawls = (
+        select(attempts.attempt, attempts.generation, attempts.created_at, *OF_END.values())
+        .add_columns(*SIGHT_COLUMNS, runs.id, runs.run_uid)
         .join_from(flow_attempts, histories, is_its_run, isouter=True)
-        .join(attempt_ends, is_its_end, isouter=True)
+        .join(attempt_ends, _is_end_of(attempts), isouter=True)
         .where(attempts.flow == flow, attempts.member == number)
         .order_by(attempts.attempt)
     )
-    return [_attempt_record(row) for row in connection.execute(query)]
+    return [*map(_step_record, tries), *map(_crawl_record, connection.execute(crawls))]
 
 
-def _attempt_record(row: Any) -> AttemptRecord:
+def _is_end_of(attempt: Any) -> ColumnElement[bool]:
+    return and_(ends.flow == attempt.flow, ends.member == attempt.member, ends.attempt == attempt.attempt)
+
+
+def _step_record(tries: Sequence[Row[Any]]) -> AttemptRecord:
+    last = tries[-1]
+    return AttemptRecord(
+        attempt=last.attempt,
+        generation=last.generation,
+        created_at=tries[0].begun_at,
+        ended_at=last.end_ended_at,
+        kind=last.end_kind,
+        outcome=last.end_outcome,
+        reason=last.end_reason,
+        error=last.end_error,
+        host=last.host,
+        code_version=last.code_version,
+        deaths=last.number - 1,
+    )
+
+
+def _crawl_record(row: Any) -> AttemptRecord:
     end = as_end(run_sight(row)) if row.id is not None and row.status.is_over else None
     return AttemptRecord(
-        attempt=row.attempt_attempt,
-        generation=row.attempt_generation,
-        created_at=row.attempt_created_at,
+        attempt=row.attempt,
+        generation=row.generation,
+        created_at=row.created_at,
         ended_at=row.end_ended_at if end is None else end.at,
         kind=row.end_kind if end is None else end.kind,
         outcome=row.end_outcome if end is None else end.outcome,
         reason=row.end_reason if end is None else end.reason,
         error=row.end_error,
-        host=row.attempt_host,
-        code_version=row.attempt_code_version,
-        deaths=row.attempt_deaths,
         run_id=row.id,
         run_uid=row.run_uid,
     )
@@ -302,9 +331,9 @@ def flow_waits(connection: Connection, heads: Sequence[Row[Any]], now: datetime)
     is_open = {row.id: row.intent for row in heads if not row.state.is_final}
     if not is_open:
         return {}
-    under_way = set(
-        connection.scalars(select(members.flow).where(members.flow.in_(is_open), members.in_flight).distinct())
-    )
+    in_flight = select(members.flow).where(members.flow.in_(is_open), members.in_flight)
+    has_begun = select(begins.flow).where(begins.flow.in_(is_open), begins.noted.is_(False))
+    under_way = set(connection.scalars(union(in_flight, has_begun)))
     is_untaken = and_(members.kind == MemberKind.STEP, members.since < now - words.HOST_PATIENCE)
     query = (
         select(members.flow, members.kind, func.min(members.path), func.min(members.route))

@@ -17,7 +17,7 @@ from crawler_lifecycle.database.schema import exports, histories
 from crawler_lifecycle.errors import BadInput, NotFound
 from crawler_lifecycle.flows.model.records import CrawlReceipt
 from crawler_lifecycle.flows.model.values import encode
-from crawler_lifecycle.flows.ports.claims import NO_READS, StepInputs
+from crawler_lifecycle.flows.ports.steps import NO_READS, StepInputs
 from crawler_lifecycle.flows.rules.contexts import Source, merged_context, results_of_group, sources
 from crawler_lifecycle.flows.rules.rows import TOP, FlowRow, GroupRow, Ledger, MemberRow, ancestors
 from crawler_lifecycle.flows.store.locks import OnFlows, snapshot
@@ -95,7 +95,7 @@ def refuse_too_many(connection: Connection, flow: int, numbers: Collection[int])
 
 
 class StepContexts(OnFlows):
-    """The methods in `flows.ports.claims.StepClaims` for the inputs of steps."""
+    """The methods in `flows.ports.steps.StepLedger` for the inputs of steps."""
 
     @snapshot
     def inputs(self, connection: Connection, flow_uid: str, number: int) -> StepInputs:

@@ -1,12 +1,12 @@
-"""Starts of attempts: the members with their work, the check of a start, and the record of new attempts."""
+"""Starts of attempts: the members with their work, the check of a start, and rows for new crawls."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
 from pydantic import JsonValue
-from sqlalchemy import Connection, Row, bindparam, insert, select, update
+from sqlalchemy import Connection, Row, bindparam, func, insert, literal, select, update
 
 from crawler_lifecycle.database.flow_schema import flow_attempts, flow_members, flows
 from crawler_lifecycle.flows.model.definition import MemberDefinition
@@ -15,11 +15,11 @@ from crawler_lifecycle.flows.rules.messages import AttemptRef
 from crawler_lifecycle.flows.rules.requesting import arguments_of_attempt, memory_after
 from crawler_lifecycle.flows.rules.rows import MemberRow
 from crawler_lifecycle.flows.rules.states import started
-from crawler_lifecycle.flows.store.locks import locking
 from crawler_lifecycle.flows.store.reading import OF_FLOW, AttemptKey, effective_rows
 from crawler_lifecycle.flows.store.rows import READ_MEMBER, member_row, members
-from crawler_lifecycle.flows.store.writing import write_states
+from crawler_lifecycle.flows.store.writing import FIRST_BEGIN, write_states
 from crawler_lifecycle.model.flow_states import FlowIntent, MemberState
+from crawler_lifecycle.model.naming import crawl_workflow_id
 
 attempts = flow_attempts.c
 NUMBERS: Any = bindparam("numbers", expanding=True)
@@ -28,7 +28,6 @@ WORK = (
     .where(OF_FLOW, members.number.in_(NUMBERS))
     .order_by(members.number)
 )
-WORK_LOCKED = locking(WORK, flow_members)
 ATTEMPTS = (
     select(flow_attempts)
     .where(
@@ -38,7 +37,6 @@ ATTEMPTS = (
     )
     .order_by(attempts.member, attempts.attempt)
 )
-ATTEMPTS_LOCKED = locking(ATTEMPTS, flow_attempts)
 FIRST_START = update(flows).where(flows.c.id == bindparam("of_flow"), flows.c.started_at.is_(None))
 THIS_MEMBER = update(flow_members).where(OF_FLOW, members.number == bindparam("of_member"))
 
@@ -69,27 +67,23 @@ class NewAttempt:
         return {name: value for name, value in values.items() if value != getattr(self.work, name)}
 
 
-def read_work(
-    tx: Connection, flow: int, flow_uid: str, numbers: Collection[int], *, locked: bool = False
-) -> dict[int, Work]:
+def read_work(tx: Connection, flow: int, flow_uid: str, numbers: Collection[int]) -> dict[int, Work]:
     """Return the members with effective rows: an attempt may start before the write about the last attempt's end."""
-    rows = tx.execute(WORK_LOCKED if locked else WORK, {"of_flow": flow, "numbers": sorted(numbers)})
+    rows = tx.execute(WORK, {"of_flow": flow, "numbers": sorted(numbers)})
     works = {values[0]: _work(values) for values in rows}
     effective = effective_rows(tx, flow, flow_uid, {number: work.row for number, work in works.items()})
     return {number: replace(work, row=effective[number]) for number, work in works.items()}
 
 
-def read_attempts(
-    tx: Connection, flow: int, starts: Collection[AttemptRef], *, locked: bool = False
-) -> dict[AttemptKey, Row[Any]]:
-    """Return the recorded attempts, by member and attempt."""
+def read_attempts(tx: Connection, flow: int, starts: Collection[AttemptRef]) -> dict[AttemptKey, Row[Any]]:
+    """Return crawls' recorded attempts, by member and attempt."""
     wanted = {(start.number, start.attempt) for start in starts}
     key = {
         "of_flow": flow,
         "numbers": sorted(number for number, _ in wanted),
         "attempts": sorted({attempt for _, attempt in wanted}),
     }
-    rows = tx.execute(ATTEMPTS_LOCKED if locked else ATTEMPTS, key)
+    rows = tx.execute(ATTEMPTS, key)
     return {(row.member, row.attempt): row for row in rows if (row.member, row.attempt) in wanted}
 
 
@@ -106,13 +100,9 @@ def fits(row: MemberRow, start: AttemptRef) -> bool:
 
 
 def put_on_record(
-    tx: Connection,
-    head: Row[Any],
-    starts: Sequence[tuple[AttemptRef, Work]],
-    now: datetime,
-    columns: Callable[[AttemptRef], dict[str, Any]],
+    tx: Connection, head: Row[Any], starts: Sequence[tuple[AttemptRef, Work]], now: datetime
 ) -> list[NewAttempt]:
-    """Write new attempts with the further columns, and the members with their attempts under way."""
+    """Write crawls' new attempts, and the members with their attempts under way."""
     if not starts:
         return []
     new = [_new_attempt(start, work) for start, work in starts]
@@ -120,9 +110,10 @@ def put_on_record(
     for item in new:
         if item.changes:
             tx.execute(THIS_MEMBER.values(item.changes), {"of_flow": head.id, "of_member": item.start.number})
-    tx.execute(insert(flow_attempts), [_attempt_values(head.id, item, now) | columns(item.start) for item in new])
+    tx.execute(insert(flow_attempts), [_attempt_values(head, item, now) for item in new])
     if head.started_at is None:
-        tx.execute(FIRST_START.values(started_at=now), {"of_flow": head.id})
+        started_at = func.coalesce(FIRST_BEGIN, literal(now, flows.c.started_at.type))
+        tx.execute(FIRST_START.values(started_at=started_at), {"of_flow": head.id})
     return new
 
 
@@ -137,16 +128,14 @@ def _new_attempt(start: AttemptRef, work: Work) -> NewAttempt:
     return NewAttempt(start, work, arguments, memory_after(rule_before(row), definition, work.memory_factor))
 
 
-def _attempt_values(flow: int, item: NewAttempt, now: datetime) -> dict[str, Any]:
+def _attempt_values(head: Row[Any], item: NewAttempt, now: datetime) -> dict[str, Any]:
     return {
-        "flow": flow,
+        "flow": head.id,
         "member": item.start.number,
         "attempt": item.start.attempt,
         "generation": item.start.generation,
+        "workflow_id": crawl_workflow_id(head.uid, item.start.number, item.start.attempt),
         "arguments": item.arguments,
         "memory_factor": item.memory_factor,
-        "begun": False,
-        "deaths": 0,
-        "stop_asked": False,
         "created_at": now,
     }

@@ -3,15 +3,13 @@
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from sqlalchemy import Column, Connection, Integer, Update, delete, insert, update
+from sqlalchemy import Column, Connection, Row, bindparam, delete, func, insert, select, update
 
-from crawler_lifecycle.database.flow_schema import flow_groups, flow_members
+from crawler_lifecycle.database.flow_schema import attempt_begins, flow_groups, flow_members, flows
 from crawler_lifecycle.database.pages import PagedStatement, pages
 from crawler_lifecycle.flows.model.definition import GroupDefinition, MemberDefinition
 from crawler_lifecycle.flows.rules.ends import AttemptEnd
-from crawler_lifecycle.flows.rules.plan import MemberChange
 from crawler_lifecycle.flows.rules.rows import GroupRow, MemberRow
-from crawler_lifecycle.flows.store.locks import without_index
 from crawler_lifecycle.flows.store.rows import (
     GROUP_COLUMNS,
     MEMBER_COLUMNS,
@@ -24,13 +22,8 @@ from crawler_lifecycle.flows.store.rows import (
     state_values,
 )
 
+begins = attempt_begins.c
 KEY = [members.flow, members.number]
-# columns of a page of changes with the values of the row before
-WAS_COLUMNS = [
-    Column("was_generation", Integer),
-    Column("was_attempt", Integer),
-    Column("was_state", members.state.type),
-]
 DEFINED = [*MEMBER_COLUMNS, members.definition]
 DEFINED_GROUP = [*GROUP_COLUMNS, groups.context, groups.definition]
 Defined = tuple[MemberRow, MemberDefinition]
@@ -41,23 +34,45 @@ def _values(new: Any, columns: Sequence[Column[Any]]) -> dict[str, Any]:
     return {column.name: new[column.name] for column in columns if column.name != "number"}
 
 
-def _changes(new: Any) -> Update:
-    """Return the statement for the supervisor's changes."""
-    is_unchanged = (
-        members.generation == new.was_generation,
-        members.attempt == new.was_attempt,
-        without_index(members.state) == new.was_state,
-    )
-    return update(flow_members).where(*is_unchanged).values(_values(new, STATE_COLUMNS))
-
-
 REPLACE_MEMBERS = PagedStatement(
     [members.flow, *DEFINED], lambda new: update(flow_members).values(_values(new, DEFINED))
 )
 WRITE_STATES = PagedStatement(
     [*KEY, *STATE_COLUMNS], lambda new: update(flow_members).values(_values(new, STATE_COLUMNS))
 )
-WRITE_CHANGES = PagedStatement([*KEY, *WAS_COLUMNS, *STATE_COLUMNS], _changes)
+WITH_ARGUMENTS = (
+    select(begins.member, begins.generation, begins.arguments)
+    .where(begins.flow == bindparam("of_flow"), begins.noted.is_(False), begins.arguments.is_not(None))
+    .order_by(begins.member, begins.attempt)
+)
+KEEP_ARGUMENTS = (
+    update(flow_members)
+    .where(
+        members.flow == bindparam("of_flow"),
+        members.number == bindparam("of_member"),
+        members.generation == bindparam("of_generation"),
+    )
+    .values(arguments=bindparam("given", type_=members.arguments.type))
+)
+LAST_ATTEMPT = (
+    select(members.attempt)
+    .where(members.flow == begins.flow, members.number == begins.member)
+    .correlate(attempt_begins)
+    .scalar_subquery()
+)
+NOTE = (
+    update(attempt_begins)
+    .where(begins.flow == bindparam("of_flow"), begins.noted.is_(False), begins.attempt <= LAST_ATTEMPT)
+    .values(noted=True)
+)
+FIRST_BEGIN = select(func.min(begins.begun_at)).where(begins.flow == bindparam("of_flow")).scalar_subquery()
+FIRST_START = (
+    update(flows).where(flows.c.id == bindparam("of_flow"), flows.c.started_at.is_(None)).values(started_at=FIRST_BEGIN)
+)
+WRITE_PLANNED = PagedStatement(
+    [*KEY, *STATE_COLUMNS],
+    lambda new: update(flow_members).where(members.attempt <= new.attempt).values(_values(new, STATE_COLUMNS)),
+)
 REPLACE_GROUPS = PagedStatement(
     [groups.flow, *DEFINED_GROUP], lambda new: update(flow_groups).values(_values(new, DEFINED_GROUP))
 )
@@ -86,6 +101,12 @@ def replace_members(tx: Connection, flow: int, changed: Sequence[Defined], door:
         REPLACE_MEMBERS(tx, rows, arguments=None, memory_factor=None, door=door)
 
 
+def write_planned(tx: Connection, flow: int, planned: Sequence[MemberRow]) -> None:
+    """Write the supervisor's rows. A row from before the stored attempt came too late: the begin is written already."""
+    for page in pages(sorted(planned)):
+        WRITE_PLANNED(tx, [(flow, row.number, *state_values(row)) for row in page])
+
+
 def write_states(tx: Connection, flow: int, changed: Sequence[MemberRow], door: int | None = None) -> None:
     """Write the members' states. The caller holds locks on the members, or on the flow. `door`: mark the rows."""
     mark = {} if door is None else {"door": door}
@@ -93,19 +114,18 @@ def write_states(tx: Connection, flow: int, changed: Sequence[MemberRow], door: 
         WRITE_STATES(tx, [(flow, row.number, *state_values(row)) for row in page], **mark)
 
 
-def write_changes(tx: Connection, flow: int, changes: Sequence[MemberChange]) -> int:
-    """Write the supervisor's changes of rows that are still as they were. Return the number of written rows."""
-    written = 0
-    for page in pages(changes):
-        rows = [
-            (
-                *(flow, change.row.number, change.was.generation, change.was.attempt, change.was.state),
-                *state_values(change.row),
-            )
-            for change in page
-        ]
-        written += WRITE_CHANGES(tx, rows).rowcount
-    return written
+def keep_arguments(tx: Connection, flow: int) -> None:
+    """Let members keep the arguments from new begins. A retry rule may have changed them."""
+    for begin in tx.execute(WITH_ARGUMENTS, {"of_flow": flow}).all():
+        key = {"of_flow": flow, "of_member": begin.member, "of_generation": begin.generation}
+        tx.execute(KEEP_ARGUMENTS, {**key, "given": begin.arguments})
+
+
+def note_begins(tx: Connection, head: Row[Any]) -> None:
+    """Mark the begins that the written rows know. The caller holds the lock on the flow's row."""
+    keep_arguments(tx, head.id)
+    if tx.execute(NOTE, {"of_flow": head.id}).rowcount and head.started_at is None:
+        tx.execute(FIRST_START, {"of_flow": head.id})
 
 
 def end_values(flow: int, end: AttemptEnd) -> dict[str, Any]:

@@ -1,36 +1,34 @@
 """The course of a flow: its planner, and the further state that the supervisor's parts share.
 
 Acts are the supervisor's own activities, a kind at a time. Changed rows are written together, a second after the first
-of them, or with the flow's new state: readers and doors count ends that are not written yet. There is a single write at
-a time, no crawl starts beside a write, and no step waits for a write.
+of them, or with the flow's new state: readers and doors count begins and ends that are not written yet. There is a
+single write at a time, no crawl starts beside a write, and no step waits for a write.
 """
 
 import asyncio
-from collections import Counter
 from collections.abc import Coroutine, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from heapq import heappop, heappush
 from typing import Any, Generic, TypeVar
 
 from temporalio import workflow
 
-from crawler_lifecycle.base.ranges import from_ranges
+from crawler_lifecycle.base.ranges import to_ranges_by_value
 from crawler_lifecycle.flows.activities.flows import FlowActivities
-from crawler_lifecycle.flows.rules.ends import AttemptEnd
+from crawler_lifecycle.flows.rules.ends import AttemptBegun, AttemptEnd
 from crawler_lifecycle.flows.rules.messages import (
     AttemptRef,
     FlowRef,
     LedgerPage,
     PackedRows,
-    RunSteps,
-    StepsEnded,
     WriteFlow,
     Written,
 )
-from crawler_lifecycle.flows.rules.plan import AttemptStart, MemberChange, Unconfirmed
+from crawler_lifecycle.flows.rules.plan import MemberChange, Unconfirmed
 from crawler_lifecycle.flows.rules.planner import Planner
 from crawler_lifecycle.flows.rules.rows import NO_RETRY, TOP, GroupRow, Ledger, MemberRow
+from crawler_lifecycle.flows.rules.states import after_begin
 from crawler_lifecycle.model.flow_states import FlowState
 from crawler_lifecycle.temporal.options import WRITE, at_once
 
@@ -102,6 +100,7 @@ class WriteAnswer:
     is_refused: bool
     has_lost: bool  # whether the database has lost ends or writes
     version: int
+    begins: tuple[AttemptBegun, ...]  # written although the planner did not know them
 
 
 class Writes:
@@ -111,6 +110,7 @@ class Writes:
         self._sent: frozenset[int] = frozenset()
         self._state: FlowState | None = None
         self._since: datetime | None = None  # when the first change began to wait
+        self.is_wanted = False  # whether to write also without a change, for begins of steps
 
     @property
     def is_under_way(self) -> bool:
@@ -166,16 +166,17 @@ class Writes:
             self._since = None
         elif self._since is None:
             self._since = workflow.now()
-        is_due = self.due is not None and self.due <= workflow.now()
+        is_due = self.is_wanted or (self.due is not None and self.due <= workflow.now())
         if self._act.is_under_way or not (self._state or is_due):
             return
+        self.is_wanted = False
         numbers = list(self._fitting())
         changes = [self._waiting.pop(number) for number in numbers]
         step = WriteFlow(
             flow=flow,
             door=door,
-            was=PackedRows.from_rows([_standing(change.was) for change in changes]),
             rows=PackedRows.from_rows([_standing(change.row) for change in changes]),
+            ended=to_ranges_by_value({change.row.number: change.row.attempt for change in changes if change.has_ended}),
             state=None if self._waiting else self._state,
         )
         self._sent = frozenset(numbers)
@@ -200,7 +201,7 @@ class Writes:
         written = self._act.take()
         if written is None:
             return None
-        answer = WriteAnswer(self.numbers, written.stale, written.has_lost, written.version)
+        answer = WriteAnswer(self.numbers, written.stale, written.has_lost, written.version, written.begins)
         self._sent = frozenset()
         if written.stale:
             self.clear()
@@ -224,8 +225,6 @@ class Course:
     door: int
     writes: Writes
     unconfirmed: Unconfirmed
-    _handed: Counter[int] = field(default_factory=Counter)  # followers with hosts, by number
-    _followed: dict[int, int] = field(default_factory=dict)  # last attempt by a host's own start, by number
 
     def renew(self, planner: Planner, door: int, version: int) -> None:
         """Continue from newly read rows. Stored acts may be lost."""
@@ -233,35 +232,11 @@ class Course:
         self.flow = self.flow.model_copy(update={"version": version})
         self.writes.clear()
         self.unconfirmed.clear()
-        self._followed.clear()
 
     def note(self, version: int) -> None:
         """Note a stored version. From now on, acts are refused on a database without it."""
         if version > self.flow.version:
             self.flow = self.flow.model_copy(update={"version": version})
-
-    @property
-    def handed(self) -> Iterable[int]:
-        """Members for hosts to start on their own. A reading reads these members, which may be under way."""
-        return self._handed.keys()
-
-    def hand(self, step: RunSteps) -> None:
-        self._handed.update(follower.start.number for follower in step.followers)
-
-    def take_followers(self, step: RunSteps, answer: StepsEnded) -> None:
-        """Take the host's own starts."""
-        if not step.followers:
-            return
-        self._handed = +(self._handed - Counter(follower.start.number for follower in step.followers))
-        followed = set(from_ranges(answer.followed))
-        for start in (follower.start for follower in step.followers if follower.start.number in followed):
-            self._followed[start.number] = start.attempt
-            self.unconfirmed.confirm(start.number, start.attempt)
-            self.planner.follow(AttemptStart(start.number, start.generation, start.attempt), workflow.now())
-
-    def is_overtaken(self, row: MemberRow) -> bool:
-        """Return whether the row was read before a host's own start."""
-        return row.attempt < self._followed.get(row.number, 0)
 
     def refuse(self, start: AttemptRef, door: int) -> bool:
         """Take a start that a host has refused. Return False if the start was planned anew after the door.
@@ -270,15 +245,29 @@ class Course:
         """
         is_pending = self.unconfirmed.find(start.number, start.attempt) is not None
         if not is_pending and self.is_under_way(start.number, start.attempt):
-            self._followed.pop(start.number, None)
             return True
         return self.unconfirmed.refuse(start.number, start.attempt, door)
 
-    def observe_ends(self, ends: Iterable[AttemptEnd]) -> None:
-        """Take ends of attempts. An attempt with an end is recorded."""
-        for end in ends:
-            self.unconfirmed.confirm(end.number, end.attempt)
-            self.planner.observe(end)
+    def observe(self, news: Iterable[AttemptBegun | AttemptEnd]) -> None:
+        """Take begins and ends of attempts, in the order of a member's attempts."""
+        for seen in news:
+            self.confirm(seen.number, seen.attempt)
+            self.planner.observe(seen)
+
+    def confirm(self, number: int, attempt: int) -> None:
+        """Note that the attempt has begun. A start of a crawl is written already, and the begin of a step is not."""
+        pending = self.unconfirmed.confirm(number, attempt)
+        if pending is not None and not self.planner.is_crawl(number):
+            self.writes.add([MemberChange(pending.was, self.planner.rows[number])])
+
+    def take_written(self, begins: Iterable[AttemptBegun]) -> None:
+        """Take begins that a write has written."""
+        for begun in begins:
+            if self.unconfirmed.confirm(begun.number, begun.attempt) is not None:
+                self.writes.forget([begun.number])  # the member shown as available
+            row = self.planner.rows.get(begun.number)
+            if row is not None and (executing := after_begin(row, begun)) is not row:
+                self.planner.restore([executing])
 
     def is_under_way(self, number: int, attempt: int) -> bool:
         """Return whether the member's present attempt is this attempt, and has not ended."""

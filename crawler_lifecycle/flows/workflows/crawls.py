@@ -78,11 +78,11 @@ class CrawlStarter:
         course.note(started.version)
         if started.has_lost:
             news.want(first=True, all_rows=True)
-        course.observe_ends(started.ends)
+        course.observe(started.ends)
         stale = set(from_ranges(started.stale))
         for ref in sent.starts:
             if ref.number not in stale:
-                course.unconfirmed.confirm(ref.number, ref.attempt)
+                course.confirm(ref.number, ref.attempt)
             elif course.unconfirmed.refuse(ref.number, ref.attempt, sent.door):
                 news.want(first=True, refused=[ref.number])
 
@@ -137,5 +137,5 @@ class StartChecks:
     def take(self, course: Course, starts: CrawlStarter) -> None:
         checked = self._act.take()
         if checked is not None:
-            course.observe_ends(checked.ends)
+            course.observe(checked.ends)
             starts.adopt(course, from_ranges(checked.missing))

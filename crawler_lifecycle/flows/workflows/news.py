@@ -10,6 +10,7 @@ from temporalio import workflow
 
 from crawler_lifecycle.base.ranges import to_ranges
 from crawler_lifecycle.flows.activities.flows import FlowActivities
+from crawler_lifecycle.flows.rules.ends import in_order
 from crawler_lifecycle.flows.rules.messages import ALL_ROWS, LedgerPage, ReadFlow
 from crawler_lifecycle.flows.rules.rows import GroupRow, MemberRow
 from crawler_lifecycle.flows.workflows.course import Bell, Course, FlowAct, planner_of
@@ -114,7 +115,7 @@ class News:
         return ReadFlow(
             flow=course.flow,
             since=course.door,
-            members=to_ranges({*self._refused, *course.unconfirmed.numbers, *course.handed}),
+            members=to_ranges({*self._refused, *course.unconfirmed.numbers}),
             tasks_of=to_ranges(with_tasks if self._looks_at_all else with_tasks & crawls | planner.crawls_to_ask),
         )
 
@@ -152,8 +153,7 @@ class News:
         course.door = page.door
         course.note(page.version)  # the answer to an act may be lost
         planner.take_flow(page.row)
-        members = [row for row in reading.members if not course.is_overtaken(row)]
-        rows = course.unconfirmed.without_undecided(members, page.door)
+        rows = course.unconfirmed.without_undecided(reading.members, page.door)
         course.writes.forget(planner.restore(rows, reading.groups))
         observe(course, reading.pages)
         if course.unconfirmed.has_outdated(page.door):
@@ -162,9 +162,9 @@ class News:
 
 def observe(course: Course, pages: Iterable[LedgerPage]) -> None:
     for page in pages:
-        course.observe_ends(page.ends)
+        course.observe(in_order(page.begins, page.ends))
         for seen in page.runs:
-            course.unconfirmed.confirm(seen.number, seen.attempt)
+            course.confirm(seen.number, seen.attempt)
             course.planner.observe(seen)
         for tasks in page.tasks:
             course.planner.observe(tasks)

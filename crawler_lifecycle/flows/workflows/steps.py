@@ -1,16 +1,17 @@
 """Send attempts to the hosts of steps, in slices or one by one.
 
-A host records attempts by its claim, and stores their ends before its answer. An attempt has one activity at a time.
+A host stores begins and ends before its answer. An attempt has one activity at a time.
 """
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from temporalio import workflow
 from temporalio.workflow import ActivityConfig, ActivityHandle
 
 from crawler_lifecycle.base.ranges import from_ranges
+from crawler_lifecycle.flows.rules.ends import AttemptBegun
 from crawler_lifecycle.flows.rules.messages import AttemptRef, RunSteps, StepsEnded
 from crawler_lifecycle.flows.rules.plan import AttemptStart, MemberChange
 from crawler_lifecycle.flows.rules.planner import Planner
@@ -24,7 +25,8 @@ from crawler_lifecycle.temporal.options import STEPS
 
 RUN_STEPS = "run_steps"  # the hosts' activity: the hosts have the author's code
 MOST_PENDING = 500  # attempts with an activity
-UNSEEN = timedelta(seconds=2)  # then a member that no host has claimed is shown as available
+UNSEEN = timedelta(seconds=2)  # then a member that no host has begun is shown as available
+LONGEST_PAUSE = timedelta(minutes=1)  # between looks for begins
 Handle = ActivityHandle[StepsEnded]
 
 
@@ -34,7 +36,8 @@ class StepStarter:
         self._slices = Slices()
         self._asked: set[tuple[int, int]] = set()  # attempts with an activity
         self._answers: deque[tuple[RunSteps, Handle, Planner]] = deque()  # with the planner of the starts
-        self._unseen: deque[tuple[datetime, int, int]] = deque()  # starts to show as available, if no host claims them
+        self._look_at: datetime | None = None  # time of the next look for begins
+        self._pause = UNSEEN
 
     @property
     def pending(self) -> int:
@@ -49,8 +52,9 @@ class StepStarter:
     def start(self, course: Course, starts: Sequence[AttemptStart]) -> None:
         """Start attempts. An attempt that still has an activity waits for the activity's answer."""
         new = [start for start in starts if (start.number, start.attempt) not in self._asked]
-        show_at = workflow.now() + UNSEEN
-        self._unseen += ((show_at, start.number, start.attempt) for start in new)
+        if new:
+            self._pause = UNSEEN
+            self._look_at = min(self._look_at or datetime.max.replace(tzinfo=UTC), workflow.now() + UNSEEN)
         self._ask_in_slices(course, course.door, [start.number for start in new])
 
     def adopt(self, course: Course) -> None:
@@ -65,8 +69,9 @@ class StepStarter:
         while self._answers:
             step, handle, planner = self._answers.popleft()
             answer = handle.result()
-            course.take_followers(step, answer)
-            course.observe_ends(answer.ends)
+            followed = set(from_ranges(answer.followed))
+            course.observe(_begun(follower.start) for follower in step.followers if follower.start.number in followed)
+            course.observe(answer.ends)
             heads = {ref.number for ref in step.starts}
             self._slices.note(step.route, sum(end.number in heads for end in answer.ends), answer.seconds)
             if answer.has_news or answer.has_lost:
@@ -86,19 +91,24 @@ class StepStarter:
                 if course.is_under_way(ref.number, ref.attempt) and (ref.number, ref.attempt) not in self._asked:
                     self._ask(course, course.door, [ref])
 
-    def unclaimed(self, course: Course, now: datetime) -> Iterator[MemberChange]:
-        """Yield changes to show members without a host as available."""
-        while self._unseen and self._unseen[0][0] <= now:
-            _, number, attempt = self._unseen.popleft()
-            pending = course.unconfirmed.find(number, attempt)
-            if pending is not None:
-                available = released(pending.was, now)
-                if available.state is not pending.was.state:
-                    yield MemberChange(pending.was, available)
+    def unbegun(self, course: Course, now: datetime) -> Iterator[MemberChange]:
+        """Look for begins once the time has come, and yield changes to show members without a host as available."""
+        if self._look_at is None or self._look_at > now:
+            return
+        pending = [start for start in course.unconfirmed.starts if not course.planner.is_crawl(start.start.number)]
+        self._look_at, self._pause = now + self._pause, min(2 * self._pause, LONGEST_PAUSE)
+        if not pending:
+            self._look_at = None
+            return
+        course.writes.is_wanted = True
+        for start in pending:
+            available = released(start.was, now)
+            if available.state is not start.was.state:
+                yield MemberChange(start.was, available)
 
     @property
     def wake_at(self) -> datetime | None:
-        return self._unseen[0][0] if self._unseen else None
+        return self._look_at
 
     def _ask_in_slices(self, course: Course, door: int, numbers: Sequence[int]) -> None:
         for together in self._slices.cut(numbers, course.planner):
@@ -118,7 +128,6 @@ class StepStarter:
             followers=following,
             reads=reads(course.planner, (ref.number for ref in all_refs)),
         )
-        course.hand(step)
         self._asked.update((ref.number, ref.attempt) for ref in refs)
         options: ActivityConfig = {**STEPS, "task_queue": steps_queue(workflow.info().task_queue, route)}
         handle = workflow.start_activity(RUN_STEPS, step, result_type=StepsEnded, **options)
@@ -128,6 +137,10 @@ class StepStarter:
     def _answered(self, step: RunSteps, handle: Handle, planner: Planner) -> None:
         self._answers.append((step, handle, planner))
         self._bell.ring()
+
+
+def _begun(start: AttemptRef) -> AttemptBegun:
+    return AttemptBegun(start.number, start.attempt, start.generation, workflow.now())
 
 
 def _ref(course: Course, number: int) -> AttemptRef:

@@ -206,7 +206,7 @@ class FlowSupervisor:
         if self.news.comes_first:
             return
         now, course = workflow.now(), self._course
-        course.writes.add(self._steps.unclaimed(course, now))
+        course.writes.add(self._steps.unbegun(course, now))
         plan = course.planner.advance(now, self._steps.room)
         if course.planner.crawls_to_ask and not self.news.is_under_way:
             self.news.want()  # the tasks' last ends
@@ -245,6 +245,7 @@ class FlowSupervisor:
             self.news.want(first=True, refused=answer.members, all_rows=answer.has_lost)
         else:
             self._course.note(answer.version)
+            self._course.take_written(answer.begins)
 
     def _begins(self, change: MemberChange, starts: dict[int, AttemptStart]) -> bool:
         """Return whether the change is a start, and if so, remember the start until the attempt is recorded."""

@@ -16,7 +16,7 @@ from crawler_lifecycle.errors import Fenced, TemporaryError
 from crawler_lifecycle.flows.authors.modules import Modules
 from crawler_lifecycle.flows.model.turns import NO_EFFECTS, Effects, ManagerIntent
 from crawler_lifecycle.flows.model.values import to_text
-from crawler_lifecycle.flows.ports.claims import ClaimedStep
+from crawler_lifecycle.flows.ports.steps import BegunStep
 from crawler_lifecycle.flows.rules.words import BY_REQUEST
 from crawler_lifecycle.hosts.calling import work_of
 from crawler_lifecycle.hosts.managers.crawls import PAUSES, Crawls, ManagerCatalogue
@@ -49,7 +49,7 @@ class Managers:
     token: str
     settings: FlowSettings
 
-    def start(self, step: ClaimedStep) -> "ManagerRunning":
+    def start(self, step: BegunStep) -> "ManagerRunning":
         """Bring the manager on. The host's event loop calls the method."""
         return ManagerRunning(self, step)
 
@@ -62,14 +62,14 @@ def managers_of(
     token: str,
     settings: FlowSettings,
 ) -> Managers:
-    """Return the managers for a host that claims with the token."""
+    """Return the managers for the host with the token."""
     return Managers(ledger, supervisors, catalogue, modules, Inbox(ledger, token), token, settings)
 
 
 class ManagerRunning:
     """A manager under way, in a thread of the host. `end`: STOPPED if another host continues the manager."""
 
-    def __init__(self, managers: Managers, step: ClaimedStep) -> None:
+    def __init__(self, managers: Managers, step: BegunStep) -> None:
         self._managers = managers
         self._ledger = managers.ledger
         self._step = step

@@ -93,7 +93,7 @@ class Box:
 
 
 class Inbox:
-    """The boxes for all managers with the token's claims."""
+    """The boxes for all managers that the host with the token has begun."""
 
     def __init__(self, ledger: ManagerLedger, token: str) -> None:
         self._ledger = ledger

@@ -122,7 +122,7 @@ class ManagerJobs(OnManagers):
         mine = self.mine(tx, ref, flow=SHARED)
         assert mine.head is not None
         member = tx.execute(MEMBER, mine.bound).one()
-        allowed = intent_of(mine.head.intent, member) is ManagerIntent.RUN
+        allowed = intent_of(mine.head.intent, member, ref.attempt) is ManagerIntent.RUN
         numbers = {"numbers": [start.number for start in starts]}
         rows = {row.number: row for row in tx.execute(ITEMS_LOCKED, {**mine.bound, **numbers})}
         known = {(row.number, row.attempt) for row in tx.execute(OPEN_ATTEMPTS, {**mine.bound, **numbers})}

@@ -8,7 +8,7 @@ from sqlalchemy import Connection, Row, Select, and_, bindparam, exists, func, i
 
 from crawler_lifecycle.base.names import last_name
 from crawler_lifecycle.base.words import counted
-from crawler_lifecycle.database.flow_schema import flow_attempts, flow_members, flows
+from crawler_lifecycle.database.flow_schema import attempt_begins, flow_members, flows
 from crawler_lifecycle.database.manager_schema import manager_attempts, manager_items, managers
 from crawler_lifecycle.database.transactions import reading, transaction
 from crawler_lifecycle.errors import Fenced
@@ -24,15 +24,23 @@ from crawler_lifecycle.managers.store.rows import DELAYED, NOT_STARTED
 from crawler_lifecycle.model.flow_states import FlowIntent, MemberState
 from crawler_lifecycle.model.manager_items import CodeProblem, ItemState
 
-members, claims, items, attempts = flow_members.c, flow_attempts.c, manager_items.c, manager_attempts.c
-WISH = (members.state, members.terminate, members.generation, members.attempt_generation)
+members, begins, items, attempts = flow_members.c, attempt_begins.c, manager_items.c, manager_attempts.c
+WISH = (
+    *(members.state, members.terminate, members.generation, members.attempt_generation),
+    members.attempt.label("noted_attempt"),  # older than the manager's until the supervisor notes the begin
+)
 MEMBER: Select[Any] = select(members.path, members.definition, *WISH).where(
     members.flow == bindparam("of_flow"), members.number == bindparam("of_manager")
 )
-CLAIM = select(claims.claim_token).where(
-    claims.flow == bindparam("of_flow"),
-    claims.member == bindparam("of_manager"),
-    claims.attempt == bindparam("of_attempt"),
+LAST_BEGIN = (
+    select(begins.token)
+    .where(
+        begins.flow == bindparam("of_flow"),
+        begins.member == bindparam("of_manager"),
+        begins.attempt == bindparam("of_attempt"),
+    )
+    .order_by(begins.number.desc())
+    .limit(1)
 )
 WHOLE = select(managers).where(managers.c.flow == bindparam("of_flow"), managers.c.manager == bindparam("of_manager"))
 OUTPUT = select(managers.c.output).where(
@@ -88,7 +96,7 @@ class ManagerLife(OnManagers):
         head, now = self.head(tx, ref.flow_uid, SHARED), self._db.clock()
         key = {"of_flow": head.id, "of_manager": ref.member, "of_attempt": ref.attempt}
         known = tx.execute(LOCK, key).one_or_none()
-        _refuse_without_claim(tx, ref, key)
+        _refuse_without_begin(tx, ref, key)
         values = {"attempt": ref.attempt, "token": ref.token, "child": child}
         if known is None:
             tx.execute(insert(managers), {"flow": head.id, "manager": ref.member, **values, **beginning(now)})
@@ -109,7 +117,7 @@ class ManagerLife(OnManagers):
         row = self.fenced(connection, ref)
         head = self.head(connection, ref.flow_uid)
         member = connection.execute(MEMBER, {"of_flow": row.flow, "of_manager": ref.member}).one()
-        return intent_of(head.intent, member)
+        return intent_of(head.intent, member, ref.attempt)
 
     @reading
     def news(self, connection: Connection, token: str, since: datetime) -> list[ManagerNews]:
@@ -117,7 +125,7 @@ class ManagerLife(OnManagers):
         return [
             ManagerNews(
                 ref=ManagerRef(row.uid, row.manager, row.attempt, token),
-                intent=intent_of(row.intent, row),
+                intent=intent_of(row.intent, row, row.attempt),
                 has_ends=bool(row.has_ends),
                 has_due=bool(row.has_due),
                 items_door=row.items_door,
@@ -175,11 +183,11 @@ class ManagerLife(OnManagers):
         if mine.row.closed_at is not None:
             return None
         member = tx.execute(MEMBER, mine.bound).one()
-        intent = intent_of(mine.head.intent, member)
+        intent = intent_of(mine.head.intent, member, ref.attempt)
         if intent in (ManagerIntent.RUN, ManagerIntent.PAUSE) and mine.row.items_door > items_door:
             return int(mine.row.items_door)
         mine.apply(effects)
-        if not _is_renewed(member):  # otherwise the next attempt has the items and the ends
+        if not _is_renewed(member, ref.attempt):  # otherwise the next attempt has the items and the ends
             if intent is ManagerIntent.STOP:
                 settle_ends(mine)
             cancel_waiting(mine)
@@ -188,16 +196,17 @@ class ManagerLife(OnManagers):
         return None
 
 
-def intent_of(held: FlowIntent, member: Row[Any]) -> ManagerIntent:
+def intent_of(held: FlowIntent, member: Any, attempt: int) -> ManagerIntent:
     """Return people's intent for the attempt under way. `member`: a row with the columns in WISH."""
-    if member.state is MemberState.CANCELLED or _is_renewed(member):
+    is_cancelled = member.state is MemberState.CANCELLED and member.noted_attempt >= attempt
+    if is_cancelled or _is_renewed(member, attempt):
         return ManagerIntent.STOP if member.terminate else ManagerIntent.LEAVE
     return HOLDS[held]
 
 
-def _is_renewed(member: Row[Any]) -> bool:
+def _is_renewed(member: Row[Any], attempt: int) -> bool:
     """Return whether people have retried the member since a cancel. Its attempt under way keeps the cancel."""
-    return bool(member.generation != member.attempt_generation)
+    return bool(member.noted_attempt >= attempt and member.generation != member.attempt_generation)
 
 
 def counts_of(connection: Connection, row: Row[Any], now: datetime) -> Counts:
@@ -225,12 +234,12 @@ def counts_of(connection: Connection, row: Row[Any], now: datetime) -> Counts:
     )
 
 
-def _refuse_without_claim(tx: Connection, ref: ManagerRef, key: dict[str, int]) -> None:
-    """Raise Fenced unless the attempt's claim has the token.
+def _refuse_without_begin(tx: Connection, ref: ManagerRef, key: dict[str, int]) -> None:
+    """Raise Fenced unless the attempt's last begin has the token.
 
-    The claim is read after the lock on the manager: a host that claims later also begins later.
+    The begin is read after the lock on the manager: a host that begins the attempt later also begins the manager later.
     """
-    if tx.scalar(CLAIM, key) != ref.token:
+    if tx.scalar(LAST_BEGIN, key) != ref.token:
         raise Fenced(f"another host brings manager {ref.member} of flow {ref.flow_uid} on")
 
 

@@ -185,7 +185,7 @@ class OnManagers(OnFlows):
     """Base class for the ledger of managers."""
 
     def mine(self, tx: Connection, ref: ManagerRef, effects: Sequence[Effects] = (), flow: Any = None) -> Managed:
-        """Lock the manager for the holder of its claim; raise Fenced for a former holder.
+        """Lock the manager for its host; raise Fenced for an earlier host.
 
         Lines and new items among the effects need the lock on the flow. `flow`: the statement for this lock.
         """

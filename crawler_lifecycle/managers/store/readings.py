@@ -215,7 +215,8 @@ def _new(path: str, work: StepWork) -> ManagerStatus:
 
 def _close(member: Row[Any], row: Row[Any]) -> dict[str, Any]:
     """Return the close. A retry of the member makes the close void, and the next beginning removes the close."""
-    holds = member.state.is_final or (member.state is MemberState.EXECUTING and member.attempt == row.attempt)
+    is_under_way = member.state is MemberState.EXECUTING and member.attempt == row.attempt
+    holds = member.state.is_final or is_under_way or member.attempt < row.attempt  # a begin that is not noted yet
     if row.closed_at is not None and not holds:
         return {}
     return {"close_reason": row.close_reason, "closed_at": row.closed_at}

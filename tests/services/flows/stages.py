@@ -120,10 +120,10 @@ class Stage:
     steps: RunSteps | None = None  # the supervisor's activity, which the next host gets again
 
     def host(self, **settings: object) -> StepHost:
-        options = FlowSettings.model_validate({"claim_seconds": 2, "drain_seconds": 30, **settings})
+        options = FlowSettings.model_validate({"lease_seconds": 2, "drain_seconds": 30, **settings})
         catalogue = ManagerCatalogue(self.catalogue, RunLimits())  # type: ignore[arg-type]
         making = partial(managers_of, self.flow.store.managers, self.temporal, catalogue)  # type: ignore[arg-type]
-        claims, doors = self.flow.store.step_claims, self.flow.store.flow_doors
+        claims, doors = self.flow.store.step_ledger, self.flow.store.flow_doors
         return StepHost(claims, doors, load([MODULE]), options, "host of the test", managing=making)
 
     @asynccontextmanager

@@ -98,10 +98,10 @@ async def hosted(
     database: Database, *, store: Any = None, modules: Modules | None = None, **settings: Any
 ) -> AsyncIterator[Hosted]:
     """Run a host during the block. Its claims are short, so that tests see renewals. `store`: for its ports."""
-    chosen = {"claim_seconds": 2, "drain_seconds": 5, **settings}
+    chosen = {"lease_seconds": 2, "drain_seconds": 5, **settings}
     store = store or SqlStore(database)
     host = StepHost(
-        store.step_claims,
+        store.step_ledger,
         store.flow_doors,
         modules or load([MODULE]),
         FlowSettings(**chosen),

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, cast
 
-from crawler_lifecycle.flows.ports.claims import AttemptKey, StepClaims, StepEnd
+from crawler_lifecycle.flows.ports.steps import AttemptKey, StepEnd, StepLedger
 from crawler_lifecycle.flows.rules.ends import AttemptEnd
 from crawler_lifecycle.flows.rules.messages import AttemptRef
 from crawler_lifecycle.hosts import ends
@@ -37,7 +37,7 @@ def an_end(number: int, result: str | None = None) -> StepEnd:
 
 
 def writer(recorder: Recorder) -> EndWriter:
-    written = EndWriter(cast(StepClaims, cast(Any, recorder)), "token")
+    written = EndWriter(cast(StepLedger, cast(Any, recorder)), "token")
     written.start()
     return written
 
@@ -66,7 +66,7 @@ async def test_large_results_have_their_own_commits() -> None:
     assert recorder.groups == [1, 1, 1, 1]
 
 
-async def test_a_lost_claim_has_no_end() -> None:
+async def test_a_lost_attempt_has_no_end() -> None:
     recorder = Recorder()
     recorder.gate.set()
     writing = writer(recorder)

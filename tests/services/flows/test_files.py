@@ -6,20 +6,20 @@ from typing import Any, cast
 from pydantic import JsonValue
 
 from crawler_lifecycle.flows.authors.files import with_files, with_folders
-from crawler_lifecycle.flows.ports.claims import Claimed, ClaimedStep, StepClaims
+from crawler_lifecycle.flows.ports.steps import BegunStep, StepLedger, StepsBegun
 from crawler_lifecycle.flows.rules.messages import AttemptRef, FlowRef
 
 UID = "0f6e7a52-3a3c-4a35-8d2f-4b1f64c1f0c9"
 RECEIPT = {"run_id": 7, "run_uid": UID, "files": None}
 
 
-class Claims:
+class Ledger:
     """The two methods that return receipts, and another one."""
 
-    def claim(self, *_: Any) -> Claimed:
+    def begin(self, *_: Any, **__: Any) -> StepsBegun:
         start = AttemptRef(number=0, generation=1, attempt=1)
         step: Any = {"start": start, "path": "a", "definition": None, "arguments": RECEIPT, "flow_id": "f"}
-        return Claimed(mine=[ClaimedStep(**step, flow_name=None, flow_uid="u", is_grafter=False, deaths=0)])
+        return StepsBegun(mine=[BegunStep(**step, flow_name=None, flow_uid="u", is_grafter=False, deaths=0)])
 
     def results(self, flow_uid: str, numbers: Any, reads: Any) -> Any:
         return {0: RECEIPT, 1: {**RECEIPT, "files": "/kept"}, 2: {"run_uid": UID}, 3: [RECEIPT], 4: None}
@@ -28,13 +28,13 @@ class Claims:
         return 3
 
 
-def claims_in(folder: Path) -> StepClaims:
-    return with_files(cast(StepClaims, Claims()), folder)
+def ledger_in(folder: Path) -> StepLedger:
+    return with_files(cast(StepLedger, Ledger()), folder)
 
 
 def test_receipts_name_the_folder_of_their_run(tmp_path: Path) -> None:
     (tmp_path / UID).mkdir()
-    claims = claims_in(tmp_path)
+    claims = ledger_in(tmp_path)
     results = claims.results("u", [0, 1, 2, 3, 4])
     assert results[0] == {**RECEIPT, "files": str(tmp_path / UID)}
     assert [results[number] for number in (1, 2, 3, 4)] == [
@@ -43,13 +43,13 @@ def test_receipts_name_the_folder_of_their_run(tmp_path: Path) -> None:
         [RECEIPT],
         None,
     ]
-    claimed = claims.claim(FlowRef(uid="u", epoch=1), 1, [], "token", "host")
-    assert claimed.mine[0].arguments == {**RECEIPT, "files": str(tmp_path / UID)}
+    begun = claims.begin(FlowRef(uid="u", epoch=1), 1, [], "token", "host")
+    assert begun.mine[0].arguments == {**RECEIPT, "files": str(tmp_path / UID)}
     assert claims.source("u", "a") == 3
 
 
 def test_a_machine_without_the_folder_tells_none(tmp_path: Path) -> None:
-    assert claims_in(tmp_path).results("u", [0])[0] == RECEIPT
+    assert ledger_in(tmp_path).results("u", [0])[0] == RECEIPT
 
 
 def test_shown_results_name_the_folders_of_their_runs(tmp_path: Path) -> None:

@@ -126,7 +126,7 @@ async def test_another_try_goes_on_behind_the_ends_on_record(host: Hosted) -> No
     """The host before has died: its activity comes again, with ends on record and a claim that expires."""
     flow = await host.push(chain(authors.nothing, authors.nothing, authors.nothing))
     step = await activity(flow)
-    flow.claim(step.starts[0])
+    flow.begin_steps(step.starts[0])
     flow.end(step.starts[0])
     await expire(flow, "s1")
     answer = await host.host.run(step)
@@ -139,9 +139,9 @@ async def test_another_try_goes_on_behind_the_ends_on_record(host: Hosted) -> No
 async def test_a_follower_in_another_host_is_waited_for(host: Hosted) -> None:
     flow = await host.push(chain(authors.nothing, authors.nothing))
     step = await activity(flow)
-    flow.claim(step.starts[0])
+    flow.begin_steps(step.starts[0])
     flow.end(step.starts[0])
-    flow.claim(step.followers[0].start, token="other", lasts=timedelta(minutes=1))
+    flow.begin_steps(step.followers[0].start, token="other", lasts=timedelta(minutes=1))
     running = asyncio.create_task(host.host.run(step))
     done, _ = await asyncio.wait({running}, timeout=0.5)
     assert not done
@@ -199,10 +199,10 @@ def fork(quick: Callable[..., object] = authors.nothing) -> Workflow:
 async def running_beside(host: Hosted, flow: Flow) -> tuple["asyncio.Task[StepsEnded]", AttemptRef]:
     """The activity with `slow` under way, and with `quick` in another host. The test ends `quick`."""
     step = await activity(flow)
-    flow.claim(step.starts[0])
+    flow.begin_steps(step.starts[0])
     flow.end(step.starts[0])
     quick = next(item.start for item in step.followers if item.start.number == flow.row("quick").number)
-    flow.claim(quick, token="other", lasts=timedelta(minutes=1))
+    flow.begin_steps(quick, token="other", lasts=timedelta(minutes=1))
     running = asyncio.create_task(host.host.run(step))
     await has_begun()
     return running, quick

@@ -104,7 +104,7 @@ async def test_a_start_waits_for_a_worker(staged: Staged, monkeypatch: pytest.Mo
     assert stage.counts == Counts(completed=3)
 
 
-async def test_a_second_activity_waits_for_the_claim_of_the_first(staged: Staged) -> None:
+async def test_a_second_activity_waits_for_the_first(staged: Staged) -> None:
     stage = staged("Shops")
     async with stage.hosted() as first:
         await stage.started(3)

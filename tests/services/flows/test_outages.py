@@ -22,8 +22,8 @@ AWAY = TemporaryError("the database is away")
 class Faults:
     """Faults by a method's name: errors before the call, and errors in place of the answer."""
 
-    before: dict[str, list[Exception]] = field(default_factory=dict)
-    after: dict[str, list[Exception]] = field(default_factory=dict)
+    before: dict[str, list[Exception | None]] = field(default_factory=dict)
+    after: dict[str, list[Exception | None]] = field(default_factory=dict)
     calls: Counter[str] = field(default_factory=Counter)
 
     def around(self, port: Any) -> "FaultyPort":
@@ -31,7 +31,7 @@ class Faults:
 
     def store(self, database: Database) -> Any:
         store = SqlStore(database)
-        store.step_claims = self.around(store.step_claims)
+        store.step_ledger = self.around(store.step_ledger)
         store.flow_doors = self.around(store.flow_doors)
         return store
 
@@ -44,16 +44,20 @@ class FaultyPort:
     def __getattr__(self, name: str) -> Any:
         method = getattr(self.port, name)
 
-        def call(*args: Any) -> Any:
+        def call(*args: Any, **options: Any) -> Any:
             self.faults.calls[name] += 1
-            if self.faults.before.get(name):
-                raise self.faults.before[name].pop(0)
-            answer = method(*args)
-            if self.faults.after.get(name):
-                raise self.faults.after[name].pop(0)
+            _raise_next(self.faults.before.get(name))
+            answer = method(*args, **options)
+            _raise_next(self.faults.after.get(name))
             return answer
 
         return call
+
+
+def _raise_next(errors: list[Exception | None] | None) -> None:
+    error = errors.pop(0) if errors else None
+    if error is not None:
+        raise error
 
 
 @pytest.fixture
@@ -63,7 +67,7 @@ def faults() -> Faults:
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
-@pytest.mark.parametrize("method", ["claim", "end", "inputs", "results", "graft"])
+@pytest.mark.parametrize("method", ["begin", "end", "inputs", "results", "graft"])
 async def test_an_outage_repeats_no_function(
     flows_database: Database, faults: Faults, method: str, moment: str
 ) -> None:
@@ -82,7 +86,7 @@ async def test_an_outage_repeats_no_function(
     assert faults.calls[method] > 2
 
 
-async def test_claims_are_kept_although_renewals_fail(flows_database: Database, faults: Faults) -> None:
+async def test_attempts_are_kept_although_renewals_fail(flows_database: Database, faults: Faults) -> None:
     async with hosted(flows_database, store=faults.store(flows_database)) as host:
         flow = await host.push(single(authors.wait))
         playing = asyncio.create_task(host.go_on(flow))
@@ -94,14 +98,14 @@ async def test_claims_are_kept_although_renewals_fail(flows_database: Database, 
         assert await host.result(flow, "step") == "through the gate"
 
 
-async def test_a_release_that_fails_ends_the_host_all_the_same(flows_database: Database, faults: Faults) -> None:
-    faults.before["release"] = [AWAY] * 9
+async def test_a_withdrawal_that_fails_ends_the_host_all_the_same(flows_database: Database, faults: Faults) -> None:
+    faults.before["withdraw"] = [AWAY] * 9
     async with hosted(flows_database, store=faults.store(flows_database), drain_seconds=0.2) as host:
         flow = await host.push(single(authors.async_wait))
         playing = asyncio.create_task(host.go_on(flow))
         await has_begun()
         playing.cancel()
-    assert faults.calls["release"] == 1
+    assert faults.calls["withdraw"] == 1
     assert authors.calls == ["step", "finally"]
 
 
@@ -127,7 +131,7 @@ async def test_an_outage_at_the_beginning_of_a_suspect(flows_database: Database,
         flow = await host.push(single(authors.process))
         steps = await host.starting(flow)
         await expire(flow, "step")
-        faults.before["begin"] = [AWAY, AWAY]
+        faults.before["begin"] = [AWAY, None, AWAY]
         await host.host.run(steps)
         assert flow.row("step").state == "completed"
 
@@ -142,16 +146,16 @@ async def test_a_fault_of_the_host_is_tried_again_by_the_next_activity(
         with pytest.raises(RuntimeError, match="unexpected"):
             await host.host.run(steps)
         assert host.host.slots.busy == 0
-        taken = await asyncio.to_thread(flow.claim, flow.last("graft"), token="another")
+        taken = await asyncio.to_thread(flow.begin_steps, *steps.starts, token="another")
         assert [step.deaths for step in taken.mine] == [0], "another host may take the attempt at once"
-        await asyncio.to_thread(flow.store.step_claims.release, "another")
+        await asyncio.to_thread(flow.store.step_ledger.withdraw, "another", [(flow.uid, 0, 1)])
         await host.host.run(steps)
         assert flow.row("graft").state == "completed"
 
 
 @pytest.mark.parametrize("deaths", [0, 1], ids=["isolated", "suspect"])
 async def test_a_fault_at_the_beginning_ends_the_process(flows_database: Database, faults: Faults, deaths: int) -> None:
-    faults.before["begin"] = [NotFound("there is no such flow")]
+    faults.before["begin"] = [None, NotFound("there is no such flow")]
     async with hosted(flows_database, store=faults.store(flows_database)) as host:
         flow = await host.push(single(authors.process, isolate=not deaths))
         steps = await host.starting(flow)
@@ -182,20 +186,15 @@ def _no_memory(*_: Any, **__: Any) -> Any:
     raise OSError(12, "Cannot allocate memory")
 
 
-async def test_a_claim_without_a_function_is_released(flows_database: Database, faults: Faults) -> None:
-    """As after a release whose answer never came: the renewals would keep the claim for ever."""
+async def test_an_attempt_without_a_function_is_withdrawn(flows_database: Database, faults: Faults) -> None:
+    """While the host lives, no other host could begin the attempt."""
     faults.before["graft"] = [RuntimeError("unexpected")]
-    faults.before["release"] = [AWAY]
+    faults.before["withdraw"] = [AWAY, AWAY]
     async with hosted(flows_database, store=faults.store(flows_database)) as host:
-        flow = await host.push(
-            Workflow("unused").add_graft("graft", authors.noted_graft).add_cascade("step", authors.wait)
-        )
-        graft, other = await asyncio.to_thread(host.starts_of, flow)
+        flow = await host.push(Workflow("unused").add_graft("graft", authors.noted_graft))
+        steps = await host.starting(flow)
         with pytest.raises(RuntimeError, match="unexpected"):
-            await host.host.run(graft)
-        waiting = asyncio.create_task(host.host.run(other))  # with a claim, there are renewals
-        await until(lambda: faults.calls["release"] == 2)
-        taken = await asyncio.to_thread(flow.claim, flow.last("graft"), token="another")
+            await host.host.run(steps)
+        assert faults.calls["withdraw"] == 3
+        taken = await asyncio.to_thread(flow.begin_steps, *steps.starts, token="another")
         assert len(taken.mine) == 1
-        authors.gate.set()
-        await waiting

@@ -101,7 +101,7 @@ async def test_a_cancel_reaches_functions_on_the_loop_and_in_threads(host: Hoste
     assert (attempt.kind, attempt.reason) == ("cancelled", "cancel_requested")
 
 
-async def test_a_blocked_loop_keeps_its_claim_and_stops_nobody_else(host: Hosted) -> None:
+async def test_a_blocked_loop_keeps_its_attempt_and_stops_nobody_else(host: Hosted) -> None:
     blocked = await host.push(single(authors.block))
     blocking = asyncio.create_task(host.go_on(blocked))
     await has_begun()
@@ -110,9 +110,9 @@ async def test_a_blocked_loop_keeps_its_claim_and_stops_nobody_else(host: Hosted
     other = await host.play(single(authors.async_nothing))
     assert other.row("step").state == "completed"
     assert time.monotonic() - began < 5
-    await asyncio.sleep(2.5)  # the claims last 2 s
-    claimed = await asyncio.to_thread(blocked.claim, blocked.last("step"), token="other")
-    assert claimed.held == [0], "a renewal thread keeps the claim"
+    await asyncio.sleep(2.5)  # the lease lasts 2 s
+    begun = await asyncio.to_thread(blocked.begin_steps, blocked.last("step"), token="other")
+    assert begun.held == [0], "a renewal thread keeps the lease"
     authors.gate.set()
     await blocking
     assert await host.result(blocked, "step") == "through the gate"

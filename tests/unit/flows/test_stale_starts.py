@@ -1,4 +1,4 @@
-"""Starts and writes that doors outdate: random doors between plans, claims and readings still start no job too early.
+"""Starts and writes that doors outdate: random doors between plans, begins and readings still start no job too early.
 
 The record is a ledger with a door number, as the database keeps it. Hosts, writes and readings take their time, in any
 order. The rules for dependencies are those that `random_graphs` states a second time.
@@ -18,15 +18,15 @@ from crawler_lifecycle.flows import Workflow
 from crawler_lifecycle.flows.authors.building import fragment_of
 from crawler_lifecycle.flows.model.requests import AppendMembers, CancelMembers, GraftMembers, RetryMembers
 from crawler_lifecycle.flows.rules import merging
-from crawler_lifecycle.flows.rules.ends import AttemptEnd, RunSeen, after_end, after_sight
+from crawler_lifecycle.flows.rules.ends import AttemptBegun, AttemptEnd, RunSeen, after_sight
 from crawler_lifecycle.flows.rules.interventions import Effect, approve, cancel, hold, retry
 from crawler_lifecycle.flows.rules.merging import Merged
 from crawler_lifecycle.flows.rules.messages import FollowingStep
-from crawler_lifecycle.flows.rules.plan import AttemptStart, MemberChange, Unconfirmed, is_outdated
+from crawler_lifecycle.flows.rules.plan import AttemptStart, MemberChange, Unconfirmed
 from crawler_lifecycle.flows.rules.planner import Planner
 from crawler_lifecycle.flows.rules.rows import FlowRow, GroupRow, Ledger, MemberRow
 from crawler_lifecycle.flows.rules.slicing import followers
-from crawler_lifecycle.flows.rules.states import started
+from crawler_lifecycle.flows.rules.states import after_begin, effective, started
 from crawler_lifecycle.model.flow_states import FlowIntent, MemberKind, MemberState
 from crawler_lifecycle.model.states import RunStatus
 from tests.samples import examples
@@ -43,7 +43,8 @@ class Record:
         self.now, self.door, self.removal = NOW, 0, 0
         self.ledger = merging.new_ledger(definition)
         self.runs: dict[int, RunSeen] = {}  # the last sight by member
-        self.ends: dict[tuple[int, int], AttemptEnd] = {}  # of steps, by member and attempt
+        self.begins: dict[tuple[int, int], AttemptBegun] = {}  # of steps, by member and attempt
+        self.ends: dict[tuple[int, int], AttemptEnd] = {}  # the same
         self.doors: dict[int, int] = {}  # number of the door that changed the row last
         self.group_doors: dict[int, int] = {}
         self.attempts: set[tuple[int, int]] = set()
@@ -71,29 +72,33 @@ class Record:
         self.doors.update((number, self.door) for number in numbers)
 
     def effective(self) -> Ledger:
-        """The ledger as a door sees it: ends count, also before the supervisor has written them."""
-        rows = {number: self._effective(row) for number, row in self.ledger.members.items()}
+        """The ledger as a door sees it: begins and ends count, also before the supervisor has written them."""
+        rows = {number: self.effective_row(row) for number, row in self.ledger.members.items()}
         return replace(self.ledger, groups=dict(self.ledger.groups), members=rows, keys=set(self.ledger.keys))
 
-    def _effective(self, row: MemberRow) -> MemberRow:
-        seen, end = self.runs.get(row.number), self.ends.get((row.number, row.attempt))
-        row = row if end is None else after_end(row, end)
+    def effective_row(self, row: MemberRow) -> MemberRow:
+        seen, row = self.runs.get(row.number), effective(row, self.news_of(row))
         return row if seen is None else after_sight(row, seen)
 
+    def news_of(self, row: MemberRow) -> list[AttemptBegun | AttemptEnd]:
+        """Begins and ends that the row does not know yet, in their order."""
+        keys = sorted(key for key in self.begins if key[0] == row.number and key[1] > row.attempt)
+        last = [(row.number, row.attempt)] if row.in_flight else []
+        ends = [self.ends.get(key) for key in last]
+        begun = [seen for key in keys for seen in (self.begins[key], self.ends.get(key))]
+        return [seen for seen in (*ends, *begun) if seen is not None]
+
     @property
-    def unnoted_ends(self) -> list[AttemptEnd]:
-        """Ends that their member's row does not know yet."""
-        rows = self.ledger.members.values()
-        ends = (self.ends.get((row.number, row.attempt)) for row in rows if row.in_flight)
-        return [end for end in ends if end is not None]
+    def news(self) -> list[AttemptBegun | AttemptEnd]:
+        return [seen for row in self.ledger.members.values() for seen in self.news_of(row)]
 
     # the supervisor's activities
 
-    def claim(self, start: AttemptStart, door: int) -> bool:
-        """Put the attempt on record, unless a door came first. False: refused."""
+    def begin(self, start: AttemptStart, door: int) -> bool:
+        """Begin the attempt, unless a door came first. False: refused."""
         if (start.number, start.attempt) in self.attempts:
             return True
-        row = self._effective(self.ledger.members[start.number]) if start.number in self.ledger.members else None
+        row = self.effective_row(self.ledger.members[start.number]) if start.number in self.ledger.members else None
         if door != self.door or row is None or self.ledger.flow.intent is not FlowIntent.RUN:
             return False
         if row.in_flight:  # the run was reopened since the plan
@@ -101,33 +106,31 @@ class Record:
             return False
         assert (row.generation, row.attempt) == (start.generation, start.attempt - 1)
         self.attempts.add((start.number, start.attempt))
-        self.ledger.put([started(row, start.attempt, self.now)])
         if row.kind is MemberKind.CRAWL:
+            self.ledger.put([started(row, start.attempt, self.now)])
             self.runs[start.number] = RunSeen(start.number, start.attempt, RunStatus.PROCESSING, 1, self.now)
+        else:
+            begun = AttemptBegun(start.number, start.attempt, start.generation, self.now)
+            self.begins[start.number, start.attempt] = begun
         return True
 
-    def write(self, changes: Iterable[MemberChange], state: Any, door: int) -> bool:
-        changes = list(changes)
-        if door != self.door or any(self._has_gone_on(change) for change in changes):
-            return False
-        self.ledger.put(change.row for change in changes if self._is_as_it_was(change))
+    def write(self, changes: Iterable[MemberChange], state: Any, door: int) -> list[AttemptBegun] | None:
+        """Write the rows. Return the begins that are written, too; None: refused."""
+        if door != self.door:
+            return None
+        rows, written = {change.row.number: change.row for change in changes}, list[AttemptBegun]()
+        for begun in (seen for seen in self.news if isinstance(seen, AttemptBegun)):
+            row = rows.get(begun.number, self.ledger.members[begun.number])
+            if row.attempt < begun.attempt:
+                rows[begun.number] = after_begin(row, begun)
+                written.append(begun)
+        members = {**self.ledger.members, **rows}
+        if state is not None and state.is_final and not all(row.state.is_final for row in members.values()):
+            return None
+        self.ledger.put(rows.values())
         if state is not None:
             self.ledger.flow = replace(self.ledger.flow, state=state)
-        return True
-
-    def _is_as_it_was(self, change: MemberChange) -> bool:
-        return _fence(self.ledger.members[change.row.number]) == _fence(change.was)
-
-    def _has_gone_on(self, change: MemberChange) -> bool:
-        """Return whether a host has started a member by itself that the supervisor would end, or the row is newer."""
-        row = self.ledger.members[change.row.number]
-        is_done = _fence(row) == _fence(change.row) or is_outdated(change.row, row)
-        has_started = change.row.state.is_final and row.attempt > change.row.attempt
-        return not self._is_as_it_was(change) and (has_started or not is_done)
-
-
-def _fence(row: MemberRow) -> tuple[Any, ...]:
-    return row.generation, row.state, row.attempt
+        return written
 
 
 @dataclass
@@ -140,7 +143,7 @@ class Snapshot:
     members: list[MemberRow]
     groups: list[GroupRow]
     runs: list[RunSeen]
-    ends: list[AttemptEnd]
+    news: list[AttemptBegun | AttemptEnd]
 
 
 @dataclass
@@ -190,7 +193,6 @@ class Supervisor:
     reads_first: bool = False
     known: dict[tuple[int, int], list[MemberRow]] = field(default_factory=dict)  # rows, when the start was planned
     handings: dict[tuple[int, int], "Handing"] = field(default_factory=dict)  # by the attempt before the followers
-    followed: dict[int, int] = field(default_factory=dict)  # last attempt that a host started by itself
 
     def __post_init__(self) -> None:
         self.planner, self.door = Planner(_copy(self.record.ledger)), self.record.door
@@ -224,7 +226,6 @@ class Supervisor:
     def read(self) -> Snapshot:
         record, known = self.record, self.planner.rows
         wanted = {*self.refused, *self.unconfirmed.numbers}
-        wanted |= {f.start.number for handing in self.handings.values() for f in handing.followers}
         unwritten = {*self.waiting, *(change.row.number for change in (self.write or ([],))[0])}
         look_at = {n for n in {*self.planner.in_flight, *unwritten, *self.refused} if n in known}
         self.refused = set()
@@ -233,7 +234,7 @@ class Supervisor:
         ledger = record.ledger
         went_on = {n for n, seen in record.runs.items() if n in ledger.members and not ledger.members[n].in_flight}
         runs = [seen for n, seen in record.runs.items() if n in look_at | went_on]
-        return Snapshot(record.door, record.removal, ledger.flow, rows, groups, runs, record.unnoted_ends)
+        return Snapshot(record.door, record.removal, ledger.flow, rows, groups, runs, record.news)
 
     def take(self, seen: Snapshot) -> None:
         self.reads_first = bool(self.refused)
@@ -244,24 +245,34 @@ class Supervisor:
             seen = self.read()
         self.door = seen.door
         self.planner.take_flow(seen.flow)
-        members = [row for row in seen.members if row.attempt >= self.followed.get(row.number, 0)]
-        rows = self.unconfirmed.without_undecided(members, seen.door)
+        rows = self.unconfirmed.without_undecided(seen.members, seen.door)
         for number in self.planner.restore(rows, seen.groups):
             self.waiting.pop(number, None)
-        for end in seen.ends:
-            self.unconfirmed.confirm(end.number, end.attempt)
-            self.planner.observe(end)
+        self.observe(seen.news)
         for sight in seen.runs:
             self.unconfirmed.confirm(sight.number, sight.attempt)
             self.planner.observe(sight)
         self.reads_first |= self.unconfirmed.has_outdated(self.door)
 
+    def observe(self, news: Iterable[AttemptBegun | AttemptEnd]) -> None:
+        for seen in news:
+            pending = self.unconfirmed.confirm(seen.number, seen.attempt)
+            if pending is not None and not self.planner.is_crawl(seen.number):
+                self.waiting[seen.number] = MemberChange(pending.was, self.planner.rows[seen.number])
+            self.planner.observe(seen)
+
     def follow(self, handing: "Handing") -> None:
         """Take the starts that a host has made by itself."""
-        for start in handing.started:
-            self.followed[start.number] = start.attempt
-            self.unconfirmed.confirm(start.number, start.attempt)
-            self.planner.follow(start, self.record.now)
+        self.observe(
+            AttemptBegun(start.number, start.attempt, start.generation, self.record.now) for start in handing.started
+        )
+
+    def take_written(self, begins: Iterable[AttemptBegun]) -> None:
+        for begun in begins:
+            self.unconfirmed.confirm(begun.number, begun.attempt)
+            row = self.planner.rows.get(begun.number)
+            if row is not None and (executing := after_begin(row, begun)) is not row:
+                self.planner.restore([executing])
 
     def refuse(self, start: AttemptStart, door: int) -> None:
         """Take the answer that a start was refused."""
@@ -294,16 +305,16 @@ class World:
 
     # what takes its time
 
-    def claim_one(self) -> None:
+    def begin_one(self) -> None:
         open_starts = [key for key in self.supervisor.activities if key not in self.record.attempts]
         if not open_starts:
             return
         start, door = self.supervisor.activities[self.random.choice(open_starts)]
-        if not self.record.claim(start, door):
+        if not self.record.begin(start, door):
             del self.supervisor.activities[start.number, start.attempt]
             self.supervisor.refuse(start, door)
             return
-        row = self.record.ledger.members[start.number]
+        row = self.record.effective_row(self.record.ledger.members[start.number])
         self.order.append(row.path)
         known = self.supervisor.known[start.number, start.attempt]
         assert allowed(self._settled(known), row) == FINE, f"{row.path} starts too early"
@@ -322,14 +333,14 @@ class World:
         ref = self.random.choice(handing.due(self.record)).start
         start = AttemptStart(ref.number, ref.generation, ref.attempt)
         was_known = (ref.number, ref.attempt) in self.record.attempts
-        if not self.record.claim(start, handing.door):
+        if not self.record.begin(start, handing.door):
             handing.is_refused = True
             return
         handing.started.append(start)
         if was_known:
             return
         self.follows += 1
-        row = self.record.ledger.members[ref.number]
+        row = self.record.effective_row(self.record.ledger.members[ref.number])
         self.order.append(row.path)
         known = self.supervisor.known[ref.number, ref.attempt]
         assert allowed(self._settled(known), row) == FINE, f"{row.path} follows too early"
@@ -341,7 +352,7 @@ class World:
         An approval whose time was over ends with the next write; a person who was first has the last word.
         """
         ledger = _copy(self.record.ledger)
-        ledger.put(after_end(ledger.members[end.number], end) for end in self.record.unnoted_ends)
+        ledger.put([effective(row, self.record.news_of(row)) for row in ledger.members.values()])
         for row in known:
             on_record = ledger.members.get(row.number)
             if on_record is None or (row.generation, row.attempt) != (on_record.generation, on_record.attempt):
@@ -417,15 +428,17 @@ class World:
         for end in ends:
             self.ends.remove(end)
             self.supervisor.activities.pop((end.number, end.attempt), None)
-            self.supervisor.unconfirmed.confirm(end.number, end.attempt)
-            self.supervisor.planner.observe(end)
+            self.supervisor.observe([end])
 
     def finish_write(self) -> None:
         if self.supervisor.write is None:
             return
         changes, state, door = self.supervisor.write
         self.supervisor.write = None
-        if not self.record.write(changes, state, door):
+        written = self.record.write(changes, state, door)
+        if written is not None:
+            self.supervisor.take_written(written)
+        else:
             numbers = {change.row.number for change in changes} | self.supervisor.waiting.keys()
             self.supervisor.refused |= numbers
             self.supervisor.reads_first = True
@@ -517,7 +530,7 @@ class World:
 
     def act(self) -> None:
         engine = (
-            [self.claim_one] * 6
+            [self.begin_one] * 6
             + [self.follow_one] * 4
             + [self.end_one] * 4
             + [self.tell_an_end] * 4
@@ -539,7 +552,7 @@ class World:
             self.begin_reading()
             self.finish_reading()
             for _ in list(self.supervisor.activities):
-                self.claim_one()
+                self.begin_one()
                 self.follow_one()
             for row in list(self.record.effective().members.values()):
                 if row.in_flight and not self._run_is_over(row):

@@ -6,7 +6,7 @@ from typing import Any
 
 from crawler_lifecycle.flows import RunningJob, Workflow
 from crawler_lifecycle.flows.model.records import FlowStatus
-from crawler_lifecycle.flows.rules.ends import AttemptEnd
+from crawler_lifecycle.flows.rules.ends import AttemptBegun, AttemptEnd
 from crawler_lifecycle.flows.rules.interventions import selected
 from crawler_lifecycle.flows.rules.merging import new_ledger
 from crawler_lifecycle.flows.rules.states import effective
@@ -145,9 +145,20 @@ def test_060_the_end_of_an_attempt_counts_before_a_supervisor_noted_it() -> None
     play = flow()
     play.advance()
     row = play.row("a")
-    assert effective(row, None) is row
-    assert effective(row, AttemptEnd(row.number, row.attempt, COMPLETED, NOW)).state == "completed"
-    assert effective(row, AttemptEnd(row.number, row.attempt, FAILED, NOW)).state == "discarded"
+    assert effective(row, []) is row
+    assert effective(row, [AttemptEnd(row.number, row.attempt, COMPLETED, NOW)]).state == "completed"
+    assert effective(row, [AttemptEnd(row.number, row.attempt, FAILED, NOW)]).state == "discarded"
+
+
+def test_the_begin_of_an_attempt_counts_before_a_supervisor_noted_it() -> None:
+    play = flow()
+    row = play.row("a")
+    begun = AttemptBegun(row.number, 1, 1, NOW)
+    assert effective(row, [begun, AttemptEnd(row.number, 1, COMPLETED, NOW)]).state == "completed"
+    executing = effective(row, [begun])
+    assert (executing.state, executing.attempt, executing.started_at) == ("executing", 1, NOW)
+    assert effective(executing, [begun]) is executing
+    assert effective(row, [AttemptBegun(row.number, 2, 1, NOW), AttemptBegun(row.number, 1, 2, NOW)]) is row
 
 
 def test_a_flow_without_jobs_and_a_paused_flow() -> None:

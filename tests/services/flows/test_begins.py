@@ -1,4 +1,4 @@
-"""Claims: several activities and several hosts want the same attempt."""
+"""Begins: several activities and several hosts want the same attempt."""
 
 import asyncio
 import os
@@ -8,23 +8,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import update
 
 from crawler_lifecycle.assembly.store import SqlStore
 from crawler_lifecycle.database.database import Database
-from crawler_lifecycle.database.flow_schema import flow_attempts
 from crawler_lifecycle.flows import RetryPolicy, StepJob, Workflow
 from crawler_lifecycle.flows.activities.steps import TryAgain
 from crawler_lifecycle.flows.authors.modules import load
 from crawler_lifecycle.flows.cli.lines import cause_in_words
 from crawler_lifecycle.flows.model.definition import CallForm
-from crawler_lifecycle.flows.ports.claims import StepEnd
+from crawler_lifecycle.flows.ports.steps import StepEnd
 from crawler_lifecycle.hosts import attempts as host_attempts
 from crawler_lifecycle.model.flow_states import EndKind
 from tests.contracts.flows import Flow
 from tests.flow_stage import Watched
 from tests.services.flows import authors
-from tests.services.flows.attempts import attempts, expire, has_begun, until
+from tests.services.flows.attempts import attempts, expire, has_begun, take_over, until
 from tests.services.flows.supervised import MODULE, Hosted, hosted, single
 
 SHORT = timedelta(milliseconds=1)
@@ -36,7 +34,7 @@ async def in_thread(function: Any, *args: Any, **options: Any) -> Any:
 
 def end_elsewhere(flow: Flow, path: str, token: str) -> None:
     end = StepEnd(flow.uid, flow.last(path), EndKind.COMPLETED, datetime.now(UTC), result='"elsewhere"')
-    assert flow.store.step_claims.end([end], token)
+    assert flow.store.step_ledger.end([end], token)
 
 
 async def test_two_activities_for_an_attempt_share_one_call(host: Hosted) -> None:
@@ -69,7 +67,7 @@ async def test_a_cancelled_activity_ends_no_function(host: Hosted) -> None:
 async def test_an_attempt_elsewhere_is_waited_for(host: Hosted) -> None:
     flow = await host.push(single(authors.wait))
     steps = await host.starting(flow)
-    await in_thread(flow.claim, *steps.starts, token="other")
+    await in_thread(flow.begin_steps, *steps.starts, token="other")
     waiting = asyncio.create_task(host.host.run(steps))
     await asyncio.sleep(0.5)
     assert not waiting.done()
@@ -80,7 +78,7 @@ async def test_an_attempt_elsewhere_is_waited_for(host: Hosted) -> None:
     assert host.host.slots.busy == 0
 
 
-async def test_a_lost_claim_ends_the_function_and_drops_its_result(
+async def test_a_lost_attempt_ends_the_function_and_drops_its_result(
     host: Hosted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(host_attempts, "GRACE_SECONDS", 0.3)
@@ -90,9 +88,7 @@ async def test_a_lost_claim_ends_the_function_and_drops_its_result(
     playing = asyncio.create_task(host.go_on(flow))
     await until(lambda: authors.calls == ["loop"])
     await has_begun()
-    with host.database.transaction() as connection:
-        connection.execute(update(flow_attempts).values(claim_token="other"))
-    flow.store.step_claims.renew("other", timedelta(minutes=1))
+    await in_thread(take_over, host.database, "other")
     await until(lambda: len(authors.calls) == 3)
     assert sorted(authors.calls) == ["cancelled", "finally", "loop"]
     for path in ("loop", "thread"):
@@ -100,7 +96,7 @@ async def test_a_lost_claim_ends_the_function_and_drops_its_result(
         await in_thread(end_elsewhere, flow, path, "other")
     await playing
     assert await host.result(flow, "thread") == "elsewhere"
-    assert [attempt.deaths for attempt in await attempts(flow, "loop")] == [0]
+    assert [attempt.deaths for attempt in await attempts(flow, "loop")] == [1]
 
 
 async def test_a_function_whose_host_died_runs_apart(host: Hosted) -> None:
@@ -148,10 +144,10 @@ async def test_a_process_that_ends_before_the_call_is_no_death(
 async def test_a_host_that_dies_before_the_call_counts_no_death(
     flows_database: Database, options: dict[str, Any]
 ) -> None:
-    """The beginning is recorded when the process apart is ready. The process takes a second to start."""
+    """The attempt begins when its process is ready. The process takes a second to start."""
     authors.reset()
     store: Any = SqlStore(flows_database)
-    store.step_claims = Watched(store.step_claims)
+    store.step_ledger = Watched(store.step_ledger)
     async with hosted(flows_database, store=store) as host:
         flow = await host.push(single(authors.process, **options))
         steps = await host.starting(flow)
@@ -163,15 +159,16 @@ async def test_a_host_that_dies_before_the_call_counts_no_death(
             asked.set()
             answer.wait(20)
 
-        store.step_claims.before["begin"] = die
+        def wait_for_process(*_: Any) -> None:
+            store.step_ledger.before["begin"] = die
+
+        store.step_ledger.after["begin"] = wait_for_process
         running = asyncio.create_task(host.host.run(steps))
         await asyncio.to_thread(asked.wait, 20)
-        with host.database.transaction() as connection:
-            connection.execute(update(flow_attempts).values(claim_token="dead"))
-        (taken,) = (await asyncio.to_thread(flow.claim, flow.last("step"), token="another")).mine
+        (taken,) = (await asyncio.to_thread(flow.begin_steps, *steps.starts, token="another")).mine
         assert taken.deaths == deaths
         answer.set()
-        await asyncio.to_thread(flow.end, flow.last("step"), token="another", result='"elsewhere"')
+        await asyncio.to_thread(flow.end, *steps.starts, token="another", result='"elsewhere"')
         await running
         assert await host.result(flow, "step") == "elsewhere", "the first host has not called the function"
 
@@ -210,15 +207,18 @@ async def test_a_slow_item_holds_up_no_dependents(host: Hosted) -> None:
     assert [end.number for end in (await host.host.run(rest)).ends] == [1]
 
 
-async def test_suspects_of_a_slice_come_last_and_one_by_one(host: Hosted) -> None:
+async def test_suspects_of_a_slice_run_apart(host: Hosted) -> None:
     flow = await host.push(Workflow("slice").add_cascade("many", (list(range(4)), authors.process_of_item)))
     steps = await host.starting(flow)
     for path in ("many/0", "many/2"):
         await expire(flow, path)
     ended = await host.host.run(steps)
     assert sorted(end.number for end in ended.ends[:2]) == [1, 3]
-    apart = [await host.result(flow, f"many/{number}") for number in range(4)]
-    assert apart[0] == apart[2] != apart[1] == apart[3]
+    while len((await host.host.run(steps)).ends) < 4:
+        pass
+    first, second, third, last = [await host.result(flow, f"many/{number}") for number in range(4)]
+    assert second == last == os.getpid()
+    assert len({first, second, third}) == 3
 
 
 async def test_an_unknown_function_waits_visibly(host: Hosted) -> None:
@@ -280,8 +280,8 @@ async def test_a_drained_host_lets_functions_end_and_releases_the_others(flows_d
     assert ended.ends[0].kind is EndKind.COMPLETED
     assert isinstance(again, TryAgain)
     assert again.cause == "Draining"
-    claimed = await in_thread(flow.claim, flow.last("hangs"), token="next")
-    assert [step.deaths for step in claimed.mine] == [0], "a release is no death"
+    begun = await in_thread(flow.begin_steps, flow.start("hangs"), token="next")
+    assert [step.deaths for step in begun.mine] == [0], "a withdrawn begin is no death"
 
 
 async def test_a_drained_host_begins_no_waiting_item(flows_database: Database) -> None:
@@ -292,7 +292,7 @@ async def test_a_drained_host_begins_no_waiting_item(flows_database: Database) -
         running = asyncio.create_task(host.host.run(steps))
         await until(lambda: len(authors.calls) == 1)
         draining = asyncio.create_task(host.host.drain())
-        await until(lambda: len(flow.claim(*steps.starts, token="next").mine) == 2)
+        await until(lambda: len(flow.begin_steps(*steps.starts, token="next").mine) == 2)
         authors.gate.set()
         await draining
         with pytest.raises(TryAgain):

@@ -1,4 +1,4 @@
-"""Port for hosts of steps: claims on attempts, inputs of functions, and ends with results."""
+"""Port for steps' hosts: begins, inputs for functions, and ends with results."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,8 +18,8 @@ NO_READS: Mapping[int, int] = {}
 
 
 @dataclass(frozen=True, slots=True)
-class ClaimedStep:
-    """A step that the host has claimed."""
+class BegunStep:
+    """A step after its begin."""
 
     start: AttemptRef
     path: str
@@ -36,17 +36,18 @@ class ClaimedStep:
 
 
 @dataclass(frozen=True, slots=True)
-class Claimed:
-    mine: Sequence[ClaimedStep] = ()
-    held: Sequence[int] = ()  # members whose attempt another host still holds
-    ended: Sequence[AttemptEnd] = ()  # attempts whose end is already recorded, by an earlier try
+class StepsBegun:
+    mine: Sequence[BegunStep] = ()
+    apart: Sequence[int] = ()  # members for processes apart, which begin when their process is ready
+    held: Sequence[int] = ()  # members whose attempt a host has begun
+    ended: Sequence[AttemptEnd] = ()  # attempts whose end is already stored
     stale: Sequence[int] = ()  # members that may not start, because a door was first, or a read end is missing
     has_lost: bool = False  # whether the database has lost its last writes: no attempt is new
 
 
 @dataclass(frozen=True, slots=True)
 class StepEnd:
-    """The end of a claimed attempt, with the encoded result as JSON text."""
+    """The end of a begun attempt, with the encoded result as JSON text."""
 
     flow_uid: str
     start: AttemptRef
@@ -66,44 +67,37 @@ class StepInputs:
     sources: Mapping[str, Source]
 
 
-class StepClaims(Protocol):
-    """The ledger for hosts of steps. A claim is a host's right to execute attempts, as long as its lease lasts."""
+class StepLedger(Protocol):
+    """The ledger for steps' hosts. A host has its begun attempts as long as its lease lasts."""
 
-    def claim(
+    def begin(
         self, flow: FlowRef, door: int, starts: Sequence[AttemptRef], token: str, host: str,
-        code_version: str | None = None, reads: Mapping[int, int] = NO_READS,
-    ) -> Claimed:  # fmt: skip
-        """Record new attempts, and claim attempts that no host holds.
+        code_version: str | None = None, reads: Mapping[int, int] = NO_READS, *, in_process: bool = False,
+    ) -> StepsBegun:  # fmt: skip
+        """Insert begins. The host calls the functions next.
 
-        A new attempt starts only if no door was first, people hold no starts back, and the attempts in `reads` have
+        A new attempt begins only if no door was first, people hold no starts back, and the attempts in `reads` have
         a stored end or a run. The epoch is compared only for new attempts. An attempt whose host has lost its lease
-        after the function began counts one more death. Without a lease, a host gets a TemporaryError.
+        begins again. Without a lease, a host gets a TemporaryError.
 
-        Attempts with the token already, such as after a lost answer, are the host's. The claim of an attempt without
-        deaths notes its function as begun, too. An isolated attempt, and an attempt with deaths, begin with `begin`.
+        Attempts with the token already, such as after a lost answer, are the host's. Isolated steps, and attempts
+        with an earlier begin, are only named in `apart`. `in_process`: their process is ready.
         """
 
-    def begin(self, flow_uid: str, start: AttemptRef, token: str) -> bool:
-        """Note the function's beginning: a later loss of the claim counts as a death.
+    def withdraw(self, token: str, attempts: Collection[AttemptKey]) -> None:
+        """Delete the token's begins without an end: another host begins the attempts as if for the first time."""
 
-        Return False, and note nothing, if the token has lost the attempt.
-        """
+    def renew(self, token: str, lasts: timedelta, held: Collection[AttemptKey] = ()) -> Mapping[AttemptKey, bool]:
+        """Make or renew the host's lease. Return the attempts still with the host, and whether to stop them.
 
-    def renew(self, token: str, lasts: timedelta) -> Mapping[AttemptKey, bool]:
-        """Make or renew the host's lease. Return its attempts, and whether people ask the attempt to stop.
-
-        A lease that was over covers the attempts that no other host has taken.
+        A lease that was over covers the attempts without another host's begin.
         """
 
     def end(self, ends: Sequence[StepEnd], token: str) -> Mapping[AttemptKey, AttemptEnd]:
-        """Record ends and results in one transaction; return the ends as recorded. Flows may differ.
+        """Insert ends with their results in one transaction; return the stored ends. Flows may differ.
 
-        An end whose claim is lost is left out: another host has the attempt. A recorded end stays. Without a
-        lease, a claim is not lost as long as no other host has taken the attempt.
+        The end is left out if another host has begun the attempt since. The first end stays.
         """
-
-    def release(self, token: str, attempts: Collection[AttemptKey] | None = None) -> None:
-        """Give claims with the token back, without a death; default: all claims, because the host ends in order."""
 
     def inputs(self, flow_uid: str, number: int) -> StepInputs: ...
 

@@ -1,0 +1,359 @@
+"""Begins and ends for steps' attempts. Hosts insert both, and the supervisor writes the members.
+
+A step that begins for a crawl's task also gets the run in which the task succeeded (`with_items`).
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from itertools import groupby
+from typing import Any, TypeVar
+
+from pydantic import JsonValue
+from sqlalchemy import Connection, Row, bindparam, delete, insert, select, update
+
+from crawler_lifecycle.database.flow_schema import attempt_begins, attempt_ends, flow_members, step_leases
+from crawler_lifecycle.database.pages import pages
+from crawler_lifecycle.database.schema import histories, task_histories
+from crawler_lifecycle.database.transactions import transaction
+from crawler_lifecycle.errors import Conflict, NotFound, TemporaryError
+from crawler_lifecycle.flows.model.definition import CallForm, MemberDefinition, StepWork
+from crawler_lifecycle.flows.ports.steps import NO_READS, AttemptKey, BegunStep, StepEnd, StepsBegun
+from crawler_lifecycle.flows.rules.ends import AttemptEnd
+from crawler_lifecycle.flows.rules.messages import AttemptRef, FlowRef
+from crawler_lifecycle.flows.rules.requesting import arguments_of_attempt, task_item, task_of
+from crawler_lifecycle.flows.rules.rows import MemberRow, Target
+from crawler_lifecycle.flows.store.locks import SHARED, OnFlows, fence, has_lost_acts, without_index
+from crawler_lifecycle.flows.store.reading import are_on_record, ends_of
+from crawler_lifecycle.flows.store.rows import groups, members
+from crawler_lifecycle.flows.store.starts import NUMBERS, Work, fits, may_start, read_work
+from crawler_lifecycle.flows.store.writing import end_values
+from crawler_lifecycle.model.flow_states import UNSTARTED, EndKind, GroupGrowth, MemberState
+from crawler_lifecycle.model.states import TaskStatus
+
+T = TypeVar("T")
+begins, ends = attempt_begins.c, attempt_ends.c
+runs, tasks = histories.c, task_histories.c
+RUNS_OF_TASKS = (
+    select(runs.flow_member, tasks.task, tasks.status, runs.id, runs.run_uid)
+    .join_from(histories, task_histories, tasks.history_id == runs.id)
+    .where(
+        runs.flow_uid == bindparam("of_uid"),
+        runs.flow_member.in_(bindparam("crawls", expanding=True)),
+        tasks.task.in_(bindparam("tasks", expanding=True)),
+    )
+    .order_by(runs.flow_attempt)
+)
+OF_MEMBERS = (begins.flow == bindparam("of_flow"), begins.member.in_(NUMBERS))
+BEGINS = (
+    select(begins.member, begins.attempt, begins.number, begins.generation, begins.token, begins.arguments)
+    .where(*OF_MEMBERS)
+    .order_by(begins.member, begins.attempt, begins.number)
+)
+WISHES = select(members.number, members.attempt, members.state, members.in_flight, members.terminate).where(
+    members.flow == bindparam("of_flow"), members.number.in_(NUMBERS)
+)
+GRAFTERS = select(groups.grower).where(
+    groups.flow == bindparam("of_flow"), groups.grower.in_(NUMBERS), groups.growth == GroupGrowth.GRAFT
+)
+ERRORS = (
+    select(ends.member, ends.attempt, ends.ended_at, ends.reason)
+    .where(ends.flow == bindparam("of_flow"), ends.member.in_(NUMBERS), ends.kind == EndKind.FAILED)
+    .order_by(ends.member, ends.attempt)
+)
+CAUSE = update(flow_members).where(
+    members.flow == bindparam("of_flow"), members.number.in_(NUMBERS), without_index(members.state).in_(UNSTARTED)
+)
+LIVE = select(step_leases.c.token).where(
+    step_leases.c.token.in_(bindparam("tokens", expanding=True)), step_leases.c.expires_at > bindparam("now")
+)
+LEASE = update(step_leases).where(step_leases.c.token == bindparam("of_token"))
+FORGOTTEN = timedelta(days=1)  # then the lease of a dead host is deleted
+Begins = Mapping[tuple[int, int], Row[Any]]  # last begins by member and attempt
+
+
+def with_items(
+    connection: Connection, flow_uid: str, steps: Sequence[BegunStep], rows: dict[int, MemberRow]
+) -> list[BegunStep]:
+    """Return the steps. The steps for tasks have their tasks as items."""
+    by_number = {
+        step.start.number: target
+        for step in steps
+        if _is_for_task(step.definition) and (target := task_of(rows[step.start.number])) is not None
+    }
+    if not by_number:
+        return list(steps)
+    key = {
+        "of_uid": flow_uid,
+        "crawls": sorted({target.number for target in by_number.values()}),
+        "tasks": sorted({target.task or 0 for target in by_number.values()}),
+    }
+    last: dict[tuple[int, int | None], Any] = {}
+    for run in connection.execute(RUNS_OF_TASKS, key):
+        known = last.get((run.flow_member, run.task))
+        if known is None or run.status is TaskStatus.SUCCEEDED or known.status is not TaskStatus.SUCCEEDED:
+            last[run.flow_member, run.task] = run
+    return [_with_item(step, by_number, last) for step in steps]
+
+
+@dataclass(frozen=True, slots=True)
+class _Begin:
+    """A begin to insert, or the host's own begin from an earlier try. `number`: the try's."""
+
+    start: AttemptRef
+    work: Work
+    number: int
+    arguments: JsonValue
+    is_new: bool = True
+
+
+class StepBegins(OnFlows):
+    """The methods in `flows.ports.steps.StepLedger` for begins, leases and ends."""
+
+    def begin(
+        self, flow: FlowRef, door: int, starts: Sequence[AttemptRef], token: str, host: str,
+        code_version: str | None = None, reads: Mapping[int, int] = NO_READS, *, in_process: bool = False,
+    ) -> StepsBegun:  # fmt: skip
+        def begin() -> StepsBegun:
+            return self._begin(flow, door, starts, token, host, code_version, reads, in_process=in_process)
+
+        return _again_after_conflict(begin)
+
+    @transaction
+    def _begin(
+        self, tx: Connection, flow: FlowRef, door: int, starts: Sequence[AttemptRef], token: str, host: str,
+        code_version: str | None, reads: Mapping[int, int], *, in_process: bool,
+    ) -> StepsBegun:  # fmt: skip
+        head, now = self.head(tx, flow.uid, SHARED), self._db.clock()
+        works = read_work(tx, head.id, flow.uid, [start.number for start in starts])
+        known = _last_begins(tx, head.id, [start.number for start in starts])
+        stored = ends_of(tx, head.id, {(start.number, start.attempt) for start in starts})
+        unended = sorted((start for start in starts if _key(start) not in stored), key=lambda start: start.number)
+        live = set(tx.scalars(LIVE, {"tokens": sorted({token, *(row.token for row in known.values())}), "now": now}))
+        if token not in live:
+            raise TemporaryError("the host's lease is over, and not renewed yet")
+        new = [start for start in unended if not _is_under_way(start, known, works)]
+        if new:
+            fence(head, flow)
+        is_due = bool(new) and may_start(head, door)
+        has_lost = is_due and (has_lost_acts(head, flow) or not are_on_record(tx, head.id, flow.uid, reads))
+        stale = [
+            start.number
+            for start in unended
+            if start.number not in works
+            or (start in new and (not is_due or has_lost or not fits(works[start.number].row, start)))
+        ]
+        free = [start for start in unended if start.number not in stale and not _is_held(start, known, live, token)]
+        begun = [_begin_of(start, works[start.number], known, token) for start in free]
+        apart = [] if in_process else [begin.start.number for begin in begun if _needs_process(begin)]
+        begun = [begin for begin in begun if begin.start.number not in apart]
+        values = {"flow": head.id, "token": token, "host": host, "code_version": code_version, "begun_at": now}
+        if rows := [_values(begin) | values for begin in begun if begin.is_new]:
+            tx.execute(insert(attempt_begins), rows)
+        grafters, errors = _grafters(tx, head, starts), _errors(tx, head, starts)
+        steps = [_step(head, begin, grafters, errors, reads) for begin in begun]
+        return StepsBegun(
+            mine=with_items(tx, head.uid, steps, {number: work.row for number, work in works.items()}),
+            apart=apart,
+            held=[start.number for start in unended if start not in free and start.number not in stale],
+            ended=list(stored.values()),
+            stale=stale,
+            has_lost=has_lost,
+        )
+
+    @transaction
+    def withdraw(self, tx: Connection, token: str, attempts: Collection[AttemptKey]) -> None:
+        for flow, keys in self._by_flow(tx, sorted(attempts)):
+            ended = ends_of(tx, flow, {key[1:] for key in keys})
+            last = _last_begins(tx, flow, [number for _, number, _ in keys])
+            for _, member, attempt in keys:
+                begun = last.get((member, attempt))
+                if (member, attempt) not in ended and begun is not None and begun.token == token:
+                    key = {"flow": flow, "member": member, "attempt": attempt, "number": begun.number}
+                    tx.execute(delete(attempt_begins).filter_by(**key))
+
+    @transaction
+    def renew(
+        self, tx: Connection, token: str, lasts: timedelta, held: Collection[AttemptKey] = ()
+    ) -> Mapping[AttemptKey, bool]:
+        now = self._db.clock()
+        if not tx.execute(LEASE.values(expires_at=now + lasts), {"of_token": token}).rowcount:
+            tx.execute(delete(step_leases).where(step_leases.c.expires_at < now - FORGOTTEN))
+            tx.execute(insert(step_leases), {"token": token, "expires_at": now + lasts})
+        mine: dict[AttemptKey, bool] = {}
+        for flow, keys in self._by_flow(tx, sorted(held)):
+            numbers = [number for _, number, _ in keys]
+            last = _last_begins(tx, flow, numbers)
+            stopped = {
+                (row.number, row.attempt)
+                for page in pages(numbers)
+                for row in tx.execute(WISHES, {"of_flow": flow, "numbers": page})
+                if row.in_flight and row.terminate and row.state is not MemberState.EXECUTING
+            }
+            mine |= {key: key[1:] in stopped for key in keys if (row := last.get(key[1:])) and row.token == token}
+        return mine
+
+    def end(self, ends: Sequence[StepEnd], token: str) -> Mapping[AttemptKey, AttemptEnd]:
+        return _again_after_conflict(lambda: self._end(ends, token))
+
+    @transaction
+    def _end(self, tx: Connection, ends: Sequence[StepEnd], token: str) -> Mapping[AttemptKey, AttemptEnd]:
+        by_key = {(end.flow_uid, *_key(end.start)): end for end in ends}
+        on_record: dict[AttemptKey, AttemptEnd] = {}
+        for flow, keys in self._by_flow(tx, sorted(by_key)):
+            earlier = ends_of(tx, flow, {key[1:] for key in keys})
+            last = _last_begins(tx, flow, [number for _, number, _ in keys])
+            on_record |= {key: earlier[key[1:]] for key in keys if key[1:] in earlier}
+            new = [by_key[key] for key in keys if key[1:] not in earlier and _has(token, last.get(key[1:]))]
+            on_record |= {(end.flow_uid, *_key(end.start)): _as_end(end) for end in new}
+            if new:
+                tx.execute(insert(attempt_ends), [_end_values(flow, end) for end in new])
+        return on_record
+
+    @transaction
+    def note_cause(self, tx: Connection, flow_uid: str, numbers: Collection[int], cause: str) -> None:
+        flow = self.number(tx, flow_uid)
+        for page in pages(sorted(numbers)):
+            tx.execute(CAUSE.values(cause=cause), {"of_flow": flow, "numbers": list(page)})
+
+    def _by_flow(self, tx: Connection, keys: Sequence[AttemptKey]) -> list[tuple[int, list[AttemptKey]]]:
+        """Return the sorted keys with their flows' primary keys. Keys in flows that were pruned are left out."""
+        by_flow = []
+        for uid, of_flow in groupby(keys, key=lambda key: key[0]):
+            try:
+                by_flow.append((self.number(tx, uid), list(of_flow)))
+            except NotFound:
+                continue
+        return by_flow
+
+
+def _again_after_conflict(insert_rows: Callable[[], T]) -> T:
+    """Insert rows, and once more if another host was first at the same moment."""
+    try:
+        return insert_rows()
+    except Conflict:
+        return insert_rows()
+
+
+def _key(start: AttemptRef) -> tuple[int, int]:
+    return start.number, start.attempt
+
+
+def _last_begins(tx: Connection, flow: int, numbers: Sequence[int]) -> dict[tuple[int, int], Row[Any]]:
+    """Return the last begins for all attempts at the members."""
+    last: dict[tuple[int, int], Row[Any]] = {}
+    for page in pages(numbers):
+        last |= {(row.member, row.attempt): row for row in tx.execute(BEGINS, {"of_flow": flow, "numbers": page})}
+    return last
+
+
+def _has(token: str, last: Row[Any] | None) -> bool:
+    return last is not None and last.token == token
+
+
+def _is_under_way(start: AttemptRef, known: Begins, works: Mapping[int, Work]) -> bool:
+    """Return whether the attempt has a begin, or had a begin that its host has withdrawn."""
+    row = works[start.number].row if start.number in works else None
+    return _key(start) in known or (row is not None and row.in_flight and row.attempt == start.attempt)
+
+
+def _is_held(start: AttemptRef, known: Begins, live: Collection[str], token: str) -> bool:
+    last = known.get(_key(start))
+    return last is not None and last.token != token and last.token in live
+
+
+def _begin_of(start: AttemptRef, work: Work, known: Begins, token: str) -> _Begin:
+    last = known.get(_key(start))
+    if last is not None:
+        is_new = last.token != token
+        return _Begin(start, work, last.number + is_new, last.arguments, is_new)
+    earlier = [known[key] for key in known if key[0] == start.number and key[1] < start.attempt]
+    same = [row.arguments for row in earlier if row.generation == start.generation]
+    former = same[-1] if same else work.arguments
+    return _Begin(start, work, 1, arguments_of_attempt(work.row, work.definition.work, former))
+
+
+def _needs_process(begin: _Begin) -> bool:
+    """Return whether the function begins in a process apart. A manager has its own process anyway."""
+    work = begin.work.definition.work
+    if not begin.is_new or not isinstance(work, StepWork) or work.form is CallForm.MANAGER:
+        return False
+    return work.isolate or begin.number > 1
+
+
+def _values(begin: _Begin) -> dict[str, Any]:
+    return {
+        "member": begin.start.number,
+        "attempt": begin.start.attempt,
+        "number": begin.number,
+        "generation": begin.start.generation,
+        "arguments": begin.arguments,
+        "noted": begin.number > 1,
+    }
+
+
+def _end_values(flow: int, end: StepEnd) -> dict[str, Any]:
+    result = {"value": end.result, "size": len(end.result or "")}
+    return end_values(flow, _as_end(end)) | {"error": end.error} | result
+
+
+def _as_end(end: StepEnd) -> AttemptEnd:
+    return AttemptEnd(end.start.number, end.start.attempt, end.kind, end.at, end.outcome, end.reason)
+
+
+def _is_for_task(definition: MemberDefinition) -> bool:
+    work = definition.work
+    return isinstance(work, StepWork) and work.form is CallForm.ITEM and isinstance(work.arguments, dict)
+
+
+def _with_item(
+    step: BegunStep, targets: Mapping[int, Target], runs_of_tasks: Mapping[tuple[int, int | None], Any]
+) -> BegunStep:
+    target = targets.get(step.start.number)
+    run = None if target is None else runs_of_tasks.get((target.number, target.task))
+    if run is None:  # no step for a task, or a failed crawl without runs whose failure does not count
+        return step
+    return replace(step, arguments=task_item(step.arguments, run.id, run.run_uid))
+
+
+def _grafters(tx: Connection, head: Row[Any], starts: Sequence[AttemptRef]) -> set[int]:
+    if not head.last_group:  # the flow has no groups
+        return set()
+    numbers = [start.number for start in starts]
+    return set(tx.scalars(GRAFTERS, {"of_flow": head.id, "numbers": numbers}))
+
+
+def _errors(tx: Connection, head: Row[Any], starts: Sequence[AttemptRef]) -> dict[int, list[dict[str, Any]]]:
+    """Return the errors of earlier attempts by member, oldest first."""
+    errors: dict[int, list[dict[str, Any]]] = {}
+    numbers = [start.number for start in starts if start.attempt > 1]
+    if numbers:
+        for row in tx.execute(ERRORS, {"of_flow": head.id, "numbers": numbers}):
+            error = {"attempt": row.attempt, "at": row.ended_at.isoformat(), "error": row.reason}
+            errors.setdefault(row.member, []).append(error)
+    return errors
+
+
+def _step(
+    head: Row[Any],
+    begin: _Begin,
+    grafters: Collection[int],
+    errors: Mapping[int, Sequence[Mapping[str, Any]]],
+    reads: Mapping[int, int],
+) -> BegunStep:
+    start, work = begin.start, begin.work
+    definition_arguments = getattr(work.definition.work, "arguments", None)
+    return BegunStep(
+        start=start,
+        path=work.row.path,
+        definition=work.definition,
+        arguments=definition_arguments if begin.arguments is None else begin.arguments,
+        flow_id=head.flow_id,
+        flow_name=head.name,
+        flow_uid=head.uid,
+        is_grafter=start.number in grafters,
+        deaths=begin.number - 1,
+        scheduled_at=work.row.scheduled_at(start.attempt),
+        errors=errors.get(start.number, ()),
+        reads=reads,
+    )
