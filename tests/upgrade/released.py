@@ -11,7 +11,7 @@ import pytest
 
 from tests.databases import missing
 
-COMMIT = "d30f1fd4e2eb01528c8326df5d68d5d2b447cd09"
+COMMIT = "fae377babdaa1c31fac88d813afb52f206216381"
 HERE = Path(__file__).parents[2]
 NEEDED = ("crawler_lifecycle", "workers")
 
