@@ -106,7 +106,7 @@ test-triggers: $(VENV)/.installed-dev ## the examples in Python, Go and TypeScri
 	@$(BIN)/pytest -q tests/triggers/check_examples.py
 
 verdict-soak: $(VENV)/.installed-dev ## a million generated lives of jobs, thousands of generated sequences: no row may ever be wrong (computed: half an hour)
-	@$(BIN)/python -m tests.verdict_soak
+	@$(BIN)/python -m tests.worlds.verdict_soak
 	@EXAMPLES=170 $(BIN)/pytest -q --timeout 3600 tests/contracts/test_kubernetes_sequences.py
 
 lint: $(VENV)/.installed-dev ## ruff (format, rules), mypy strict, import-linter, hadolint, plain words
@@ -123,7 +123,7 @@ docs: $(VENV)/.installed-dev ## the documents as a site in build/docs; every lin
 	@$(BIN)/pytest tests/unit/testing/test_docs.py -n $(UNIT_WORKERS) -q
 
 known-holes: $(VENV)/.installed-dev ## asks the package index for known holes in what we depend on
-	@$(BIN)/python -m tests.known_holes requirements-dev.lock $(IMAGE)/requirements.lock $(IMAGE)/build.lock
+	@$(BIN)/python -m tests.ci.known_holes requirements-dev.lock $(IMAGE)/requirements.lock $(IMAGE)/build.lock
 
 format: $(VENV)/.installed-dev ## formats the code
 	@$(BIN)/ruff format .

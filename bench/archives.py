@@ -23,7 +23,7 @@ from isal import isal_zlib
 
 from bench.table import Scale, Table
 from crawler_lifecycle.delivery.adapters.zip_writer import LEVEL, RAW
-from tests.stores import ENDED_AT, KEY, SECRET, FolderStore, S3Store, Store, rclone_on
+from tests.kit.outside.stores import ENDED_AT, KEY, SECRET, FolderStore, S3Store, Store, rclone_on
 
 BLOCK = 1_000_000
 SMALL = 100

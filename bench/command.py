@@ -13,7 +13,7 @@ from crawler_lifecycle.database.migrate import upgrade
 from crawler_lifecycle.model.deployment import Crawler
 from crawler_lifecycle.model.requests import RunRequest
 from crawler_lifecycle.runs.ports import NewRun
-from tests.commands import api_on
+from tests.kit.service.commands import api_on
 
 RUNS, TASKS = 100, 4
 CRAWLCTL = str(Path(sys.executable).with_name("crawlctl"))

@@ -20,8 +20,8 @@ from crawler_lifecycle.model.records import RunFilter
 from crawler_lifecycle.model.requests import RunRequest
 from crawler_lifecycle.model.states import RunStatus
 from crawler_lifecycle.runs.ports import NewRun
-from tests.crawl_results import end_tasks
-from tests.databases import ref_to
+from tests.kit.data.crawl_results import end_tasks
+from tests.kit.data.databases import ref_to
 
 CRAWLERS = 200
 BANNED_EVERY = 97  # every 97th run has another outcome than `finished`, and an own label

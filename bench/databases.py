@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 from bench.table import Table
 from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.database.migrate import upgrade
-from tests.databases import create_database, mariadb_is_installed, running_mariadb
+from tests.kit.data.databases import create_database, mariadb_is_installed, running_mariadb
 
 AS_INSTALLED = ("--skip-log-bin", "--skip-name-resolve")
 Row = tuple[object, ...]

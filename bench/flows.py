@@ -24,7 +24,7 @@ from crawler_lifecycle.model.flow_states import FlowState
 from crawler_lifecycle.model.naming import flow_workflow_id
 from crawler_lifecycle.stack.plan import StepModules
 from crawler_lifecycle.stack.stack import Stack
-from tests.databases import create_database, mariadb_is_installed, running_mariadb
+from tests.kit.data.databases import create_database, mariadb_is_installed, running_mariadb
 
 CATALOGUE = '[crawlers.nothing]\ncommand = ["true"]\n'
 PATIENCE = 900.0

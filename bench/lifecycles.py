@@ -16,7 +16,7 @@ from bench.floor.shape import activities_in, shape_of
 from bench.table import Scale, Table
 from crawler_lifecycle.assembly.control import Control
 from crawler_lifecycle.stack.stack import Stack
-from tests.databases import create_database, mariadb_is_installed, running_mariadb
+from tests.kit.data.databases import create_database, mariadb_is_installed, running_mariadb
 
 CATALOGUE = '[crawlers.nothing]\ncommand = ["true"]\n[crawlers.second]\ncommand = ["sleep", "1"]\n'
 PATIENCE = 600.0

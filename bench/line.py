@@ -20,7 +20,7 @@ from crawler_lifecycle.model.limits import INSTALLATION
 from crawler_lifecycle.model.requests import RunRequest
 from crawler_lifecycle.model.run_plan import RunRef
 from crawler_lifecycle.runs.ports import Claim, NewRun
-from tests.databases import copy_run
+from tests.kit.data.databases import copy_run
 
 MINUTE = timedelta(minutes=1)
 CLAIMS_OF_A_PASS = 16

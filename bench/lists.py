@@ -16,7 +16,7 @@ from crawler_lifecycle.flows.rules.words import HOST_PATIENCE
 from crawler_lifecycle.model.flow_states import FlowState
 from crawler_lifecycle.model.records import RunFilter
 from crawler_lifecycle.model.usage import UsageBy
-from tests.databases import create_database, running_mariadb
+from tests.kit.data.databases import create_database, running_mariadb
 from tests.large.filling import YEARS, fill
 from tests.large.filters import CASES, PAGE
 

@@ -32,7 +32,7 @@ from crawler_lifecycle.model.task_changes import (
 )
 from crawler_lifecycle.runs.activities.reconciliation import ReconciliationActivities
 from crawler_lifecycle.runs.ports import NewRun
-from tests.databases import ref_to
+from tests.kit.data.databases import ref_to
 
 REPEATS = 3
 LOG_TAIL = "2026-11-20 08:00:00 INFO crawled (200) https://books.example/catalogue/page\n" * 30

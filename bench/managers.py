@@ -9,7 +9,7 @@ from bench import managers_alone, managers_on_stack
 from bench.manager_hosts import Row
 from bench.managers_on_stack import Played, on_a_stack
 from bench.table import Scale, Table
-from tests.databases import mariadb_is_installed
+from tests.kit.data.databases import mariadb_is_installed
 
 COLUMNS = (
     "what",

@@ -13,7 +13,7 @@ from bench.manager_hosts import GATE, Hosted, Row, hosted
 from bench.table import Scale
 from crawler_lifecycle.database.manager_schema import manager_attempts, manager_items, managers
 from crawler_lifecycle.model.manager_items import ItemState
-from tests.databases import create_database, running_mariadb
+from tests.kit.data.databases import create_database, running_mariadb
 
 SETS_IN_A_CROWD = 40  # for every manager in a crowd
 IsDue = Callable[[Hosted, float], bool]  # whether the host is to be killed, by the seconds so far

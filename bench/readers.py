@@ -31,8 +31,8 @@ from crawler_lifecycle.model.deployment import Crawler
 from crawler_lifecycle.model.requests import RunRequest
 from crawler_lifecycle.runs.ports import NewRun
 from crawler_lifecycle.stack.plan import free_ports
-from tests.databases import create_database, running_mariadb
-from tests.waiting import until
+from tests.kit.data.databases import create_database, running_mariadb
+from tests.kit.waiting import until
 
 READERS = 40
 COPIED = 10_000  # runs in a statement

@@ -17,7 +17,7 @@ from crawler_lifecycle.model.deployment import Deployment
 from crawler_lifecycle.model.limits import INSTALLATION
 from crawler_lifecycle.model.run_plan import RunRef
 from crawler_lifecycle.runs.ports import Claim
-from tests.databases import copy_run
+from tests.kit.data.databases import copy_run
 
 WORKERS = 4  # processes
 CALLERS = 4  # threads of a worker

@@ -10,11 +10,11 @@ from typing import Any
 from bench.table import Scale
 from crawler_lifecycle.model.answers import Started
 from crawler_lifecycle.model.states import TaskStatus
-from tests.databases import create_database, running_mariadb
+from tests.kit.data.databases import create_database, running_mariadb
+from tests.kit.temporal.servers import start_real_time
 from tests.kubernetes import fates
 from tests.kubernetes.bed import Bed
 from tests.kubernetes.service import Service, served
-from tests.servers import start_real_time
 
 PATIENCE = 600.0
 PAUSE = 0.1

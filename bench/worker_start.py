@@ -14,7 +14,7 @@ from crawler_lifecycle.assembly.control import Control
 from crawler_lifecycle.database.migrate import upgrade
 from crawler_lifecycle.settings.installation import Installation
 from crawler_lifecycle.stack.plan import Ports, StackPlan, lifecycle_part, make_plan
-from tests.servers import start_real_time
+from tests.kit.temporal.servers import start_real_time
 
 PATIENCE = 30.0
 PROBE_PAUSE = 0.01

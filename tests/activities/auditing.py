@@ -1,4 +1,4 @@
-"""Audits of a house, part by part."""
+"""Audits of a rig, part by part."""
 
 import asyncio
 from collections.abc import Sequence
@@ -9,31 +9,31 @@ from crawler_lifecycle.database.schema import metadata
 from crawler_lifecycle.limits.store.uses import counting
 from crawler_lifecycle.model.audits import AuditPage, AuditPart, AuditRef, AuditStep, FindingRecord
 from crawler_lifecycle.model.run_plan import CloseRun, RunPlan
-from tests.house import House
+from tests.kit.service.rig import Rig
 
 
 def audit(
-    house: House, part: AuditPart, *, repair: bool = True, after: str | None = None, unknown: bool = False
+    rig: Rig, part: AuditPart, *, repair: bool = True, after: str | None = None, unknown: bool = False
 ) -> AuditPage:
     ref = AuditRef(audit_uid=str(uuid4()), began_at=datetime.now(UTC), repair=repair, remove_unknown_jobs=unknown)
     step = AuditStep(audit=ref, part=part, after=after)
     activities = {
-        AuditPart.RUNS: house.run_audit.audit_runs,
-        AuditPart.JOBS: house.job_audit.audit_jobs,
-        AuditPart.HANDOVERS: house.handover_audit.audit_handovers,
-        AuditPart.FLOWS: house.flow_audit.audit_flows,
+        AuditPart.RUNS: rig.run_audit.audit_runs,
+        AuditPart.JOBS: rig.job_audit.audit_jobs,
+        AuditPart.HANDOVERS: rig.handover_audit.audit_handovers,
+        AuditPart.FLOWS: rig.flow_audit.audit_flows,
     }
-    return asyncio.run(house.environment.run(activities[part], step))
+    return asyncio.run(rig.environment.run(activities[part], step))
 
 
-def findings(house: House) -> Sequence[FindingRecord]:
-    return house.findings.overview(audits=0, findings=100).findings
+def findings(rig: Rig) -> Sequence[FindingRecord]:
+    return rig.findings.overview(audits=0, findings=100).findings
 
 
-def ended(house: House, plan: RunPlan) -> RunPlan:
+def ended(rig: Rig, plan: RunPlan) -> RunPlan:
     """Over, while whatever it runs goes on."""
-    with house.database.transaction() as connection, counting(connection, plan.run.run_id):
+    with rig.database.transaction() as connection, counting(connection, plan.run.run_id):
         tasks = metadata.tables["task_histories"]
         connection.execute(tasks.update().where(tasks.c.history_id == plan.run.run_id).values(status="STOPPED"))
-    house.do(house.histories.update_run_status, CloseRun(run=plan.run, reason="stopped"))
+    rig.do(rig.histories.update_run_status, CloseRun(run=plan.run, reason="stopped"))
     return plan

@@ -6,20 +6,20 @@ from crawler_lifecycle.flows.rules.messages import AttemptRef, CrawlsStarted, St
 from crawler_lifecycle.model.naming import crawl_workflow_id
 from crawler_lifecycle.runs.ports import NewRun
 from tests.contracts.flows import BOOKS, Flow
-from tests.house import House
+from tests.kit.service.rig import Rig
 
 
-def start(house: House, flow: Flow, *paths: str) -> CrawlsStarted:
+def start(rig: Rig, flow: Flow, *paths: str) -> CrawlsStarted:
     """Start the members' next attempts, or their attempts on record again."""
     rows = [flow.row(path) for path in paths]
     refs = [AttemptRef(number=row.number, generation=row.generation, attempt=max(1, row.attempt)) for row in rows]
-    return house.do(house.flow_crawls.start_crawls, StartCrawls(flow=flow.flow, door=1, starts=tuple(refs)))
+    return rig.do(rig.flow_crawls.start_crawls, StartCrawls(flow=flow.flow, door=1, starts=tuple(refs)))
 
 
 def id_of(flow: Flow, path: str) -> str:
     return crawl_workflow_id(flow.uid, flow.row(path).number, 1)
 
 
-def make_run(house: House, flow: Flow, path: str) -> Any:
-    (request,) = [request for workflow_id, request in house.supervisors.started if workflow_id == id_of(flow, path)]
-    return house.store.runs.create(NewRun(request, BOOKS, 1, id_of(flow, path), "first"))
+def make_run(rig: Rig, flow: Flow, path: str) -> Any:
+    (request,) = [request for workflow_id, request in rig.supervisors.started if workflow_id == id_of(flow, path)]
+    return rig.store.runs.create(NewRun(request, BOOKS, 1, id_of(flow, path), "first"))

@@ -10,39 +10,39 @@ from crawler_lifecycle.model.looks import JobKey, Look
 from crawler_lifecycle.model.run_plan import RunInput, RunPlan
 from crawler_lifecycle.model.supervision import ListedJob
 from crawler_lifecycle.model.task_changes import ActiveTasks, Differences, LookAt, TaskEvidence
-from tests.house import House
-from tests.waiting import until
+from tests.kit.service.rig import Rig
+from tests.kit.waiting import until
 
 
-def opened(house: House, plan: RunPlan) -> ActiveTasks:
-    return house.do(house.reconciliation.get_active_running_tasks, RunInput(run=plan.run))
+def opened(rig: Rig, plan: RunPlan) -> ActiveTasks:
+    return rig.do(rig.reconciliation.get_active_running_tasks, RunInput(run=plan.run))
 
 
-def differences(house: House, plan: RunPlan) -> Differences:
-    step = LookAt(run=plan.run, active=opened(house, plan))
-    return house.do(house.reconciliation.get_history_statuses_to_sync, step)
+def differences(rig: Rig, plan: RunPlan) -> Differences:
+    step = LookAt(run=plan.run, active=opened(rig, plan))
+    return rig.do(rig.reconciliation.get_history_statuses_to_sync, step)
 
 
-def all_over(house: House, plan: RunPlan) -> Differences:
+def all_over(rig: Rig, plan: RunPlan) -> Differences:
     def over() -> Differences | None:
-        found = differences(house, plan)
+        found = differences(rig, plan)
         ended = sum(change.status.is_over for change in found.changes)
         return found if ended == plan.tasks else None
 
     return until(over, "all jobs to end")
 
 
-def both_over(house: House, **request: Any) -> tuple[RunPlan, Differences]:
-    plan = house.started(**request)
-    house.deploy_children(plan)
-    return plan, all_over(house, plan)
+def both_over(rig: Rig, **request: Any) -> tuple[RunPlan, Differences]:
+    plan = rig.started(**request)
+    rig.deploy_children(plan)
+    return plan, all_over(rig, plan)
 
 
 class Removing:
-    """The house's cluster, with notes of what it was told to remove, and jobs that could be."""
+    """The rig's cluster, with notes of what it was told to remove, and jobs that could be."""
 
-    def __init__(self, house: House, stay: int = 0) -> None:
-        self.inner, self.stay = house.bench.cluster, stay
+    def __init__(self, rig: Rig, stay: int = 0) -> None:
+        self.inner, self.stay = rig.bench.cluster, stay
         self.removed: list[JobKey] = []
         self.listed: list[ListedJob] = []
         self.explained: list[JobKey] = []

@@ -14,123 +14,123 @@ from crawler_lifecycle.model.run_plan import RunInput, RunPlan
 from crawler_lifecycle.model.states import RunStatus, TaskStatus
 from crawler_lifecycle.runs.ports import Claim
 from crawler_lifecycle.runs.rules import verdict
-from tests.house import DirectDeployer, House
-from tests.waiting import until
+from tests.kit.service.rig import DirectDeployer, Rig
+from tests.kit.waiting import until
 
 
-def _jobs(house: House, plan: RunPlan) -> int:
-    return len(house.bench.cluster.look(plan.run.run_uid).jobs)
+def _jobs(rig: Rig, plan: RunPlan) -> int:
+    return len(rig.bench.cluster.look(plan.run.run_uid).jobs)
 
 
 @pytest.mark.parametrize("name", ["run_onetime_crawler", "run_scheduled_crawler"])
-def test_the_main_job_is_deployed_once(house: House, name: str) -> None:
-    plan = house.begin("sleepy")
-    deploy = getattr(house.deployment, name)
-    outcomes = {house.do(deploy, RunInput(run=plan.run)).job_id for _ in range(3)}
+def test_the_main_job_is_deployed_once(rig: Rig, name: str) -> None:
+    plan = rig.begin("sleepy")
+    deploy = getattr(rig.deployment, name)
+    outcomes = {rig.do(deploy, RunInput(run=plan.run)).job_id for _ in range(3)}
     assert len(outcomes) == 1
-    main = house.details(plan).tasks[0]
+    main = rig.details(plan).tasks[0]
     assert (main.status, main.job_uid) == (TaskStatus.PENDING, outcomes.pop())
-    assert _jobs(house, plan) == 1
+    assert _jobs(rig, plan) == 1
 
 
-def test_a_service_that_is_down_is_written_down_and_tried_again(house: House) -> None:
-    plan = house.begin("sleepy")
-    house.deployer.trouble = TemporaryError("connection refused")
-    outcome = house.do(house.deployment.run_onetime_crawler, RunInput(run=plan.run))
+def test_a_service_that_is_down_is_written_down_and_tried_again(rig: Rig) -> None:
+    plan = rig.begin("sleepy")
+    rig.deployer.trouble = TemporaryError("connection refused")
+    outcome = rig.do(rig.deployment.run_onetime_crawler, RunInput(run=plan.run))
     assert (outcome.job_id, outcome.cause, outcome.refused) == (None, "scheduler_unavailable", False)
-    run = house.details(plan).run
+    run = rig.details(plan).run
     assert (run.waiting_cause, run.waiting_message) == ("scheduler_unavailable", "connection refused")
-    house.deployer.trouble = None
-    assert house.do(house.deployment.run_onetime_crawler, RunInput(run=plan.run)).job_id
-    assert house.details(plan).run.waiting_cause is None
+    rig.deployer.trouble = None
+    assert rig.do(rig.deployment.run_onetime_crawler, RunInput(run=plan.run)).job_id
+    assert rig.details(plan).run.waiting_cause is None
 
 
-def test_a_quota_is_told_from_a_service_that_is_down(house: House) -> None:
-    plan = house.begin("sleepy")
-    house.deployer.trouble = TemporaryError("exceeded quota", cause="quota")
-    assert house.do(house.deployment.run_onetime_crawler, RunInput(run=plan.run)).cause == "quota"
-    details = house.details(plan)
+def test_a_quota_is_told_from_a_service_that_is_down(rig: Rig) -> None:
+    plan = rig.begin("sleepy")
+    rig.deployer.trouble = TemporaryError("exceeded quota", cause="quota")
+    assert rig.do(rig.deployment.run_onetime_crawler, RunInput(run=plan.run)).cause == "quota"
+    details = rig.details(plan)
     assert (details.run.waiting_cause, details.run.waiting_message) == ("quota", "exceeded quota")
     assert (details.tasks[0].status, details.tasks[0].cause) == (TaskStatus.DEPLOYING, "quota")
 
 
-def test_a_look_that_finds_the_cluster_full_is_counted_by_its_cause(house: House) -> None:
+def test_a_look_that_finds_the_cluster_full_is_counted_by_its_cause(rig: Rig) -> None:
     buffer = MetricBuffer(100)
-    house.environment.metric_meter = Runtime(telemetry=TelemetryConfig(metrics=buffer)).metric_meter
-    plan, deploy = house.begin("sleepy"), house.deployment.run_onetime_crawler
-    house.deployer.trouble = TemporaryError("exceeded quota", cause="quota")
-    assert house.do(deploy, RunInput(run=plan.run)).saturated is None
-    since = house.details(plan).run.waiting_since
+    rig.environment.metric_meter = Runtime(telemetry=TelemetryConfig(metrics=buffer)).metric_meter
+    plan, deploy = rig.begin("sleepy"), rig.deployment.run_onetime_crawler
+    rig.deployer.trouble = TemporaryError("exceeded quota", cause="quota")
+    assert rig.do(deploy, RunInput(run=plan.run)).saturated is None
+    since = rig.details(plan).run.waiting_since
     assert since
     long_ago = since - verdict.PATIENCE + timedelta(minutes=2)
-    with house.database.transaction() as connection:
+    with rig.database.transaction() as connection:
         connection.execute(update(histories).values(waiting_since=long_ago))
-    assert house.do(deploy, RunInput(run=plan.run)).saturated is None
-    with house.database.transaction() as connection:
+    assert rig.do(deploy, RunInput(run=plan.run)).saturated is None
+    with rig.database.transaction() as connection:
         connection.execute(update(histories).values(waiting_since=since - verdict.PATIENCE))
     assert buffer.retrieve_updates() == []
-    assert house.details(plan).run.waiting_message == "exceeded quota"
-    assert house.do(deploy, RunInput(run=plan.run)).saturated == "quota"
-    assert house.details(plan).run.waiting_message == "no capacity for over 5 minutes: exceeded quota"
-    assert house.details(plan).run.waiting_since == since - verdict.PATIENCE
+    assert rig.details(plan).run.waiting_message == "exceeded quota"
+    assert rig.do(deploy, RunInput(run=plan.run)).saturated == "quota"
+    assert rig.details(plan).run.waiting_message == "no capacity for over 5 minutes: exceeded quota"
+    assert rig.details(plan).run.waiting_since == since - verdict.PATIENCE
     (counted,) = buffer.retrieve_updates()
     assert (counted.metric.name, counted.value) == ("crawler_saturated_looks", 1)
     assert counted.attributes.items() >= {"cause": "quota", "cluster": "default"}.items()
 
 
-def test_a_job_that_admission_denies_says_so(house: House) -> None:
-    house.bench.cluster.place_waiting()  # there is a cluster
-    plan = house.begin("sleepy")
-    house.deployer.trouble = Refused("the webhook says no", cause="admission_denied")
-    assert house.do(house.deployment.run_onetime_crawler, RunInput(run=plan.run)).refused
-    main = house.details(plan).tasks[0]
+def test_a_job_that_admission_denies_says_so(rig: Rig) -> None:
+    rig.bench.cluster.place_waiting()  # there is a cluster
+    plan = rig.begin("sleepy")
+    rig.deployer.trouble = Refused("the webhook says no", cause="admission_denied")
+    assert rig.do(rig.deployment.run_onetime_crawler, RunInput(run=plan.run)).refused
+    main = rig.details(plan).tasks[0]
     assert (main.status, main.reason, main.message) == (TaskStatus.FAILED, "admission_denied", "the webhook says no")
 
 
-def test_a_refusal_of_a_job_that_is_not_there_is_final(house: House) -> None:
-    house.bench.cluster.place_waiting()  # there is a cluster
-    plan = house.begin("sleepy")
-    house.deployer.trouble = Refused("no such image")
+def test_a_refusal_of_a_job_that_is_not_there_is_final(rig: Rig) -> None:
+    rig.bench.cluster.place_waiting()  # there is a cluster
+    plan = rig.begin("sleepy")
+    rig.deployer.trouble = Refused("no such image")
     for _ in range(2):
-        assert house.do(house.deployment.run_onetime_crawler, RunInput(run=plan.run)).refused
-    main = house.details(plan).tasks[0]
+        assert rig.do(rig.deployment.run_onetime_crawler, RunInput(run=plan.run)).refused
+    main = rig.details(plan).tasks[0]
     assert (main.status, main.reason, main.message) == (TaskStatus.FAILED, "deployment_refused", "no such image")
 
 
-def test_a_job_that_is_there_is_taken_as_it_is_whatever_is_refused_now(house: House) -> None:
-    plan = house.begin("sleepy")
-    house.deployer.loses_answers = True
-    house.do(house.deployment.run_onetime_crawler, RunInput(run=plan.run))
-    house.deployer.trouble = Refused("the crawler was taken out of the catalogue")
-    outcome = house.do(house.deployment.run_onetime_crawler, RunInput(run=plan.run))
-    main = house.details(plan).tasks[0]
+def test_a_job_that_is_there_is_taken_as_it_is_whatever_is_refused_now(rig: Rig) -> None:
+    plan = rig.begin("sleepy")
+    rig.deployer.loses_answers = True
+    rig.do(rig.deployment.run_onetime_crawler, RunInput(run=plan.run))
+    rig.deployer.trouble = Refused("the crawler was taken out of the catalogue")
+    outcome = rig.do(rig.deployment.run_onetime_crawler, RunInput(run=plan.run))
+    main = rig.details(plan).tasks[0]
     assert (outcome.refused, outcome.job_id) == (False, main.job_uid)
     assert (main.status, main.job_uid) == (
         TaskStatus.PENDING,
-        house.bench.cluster.look(plan.run.run_uid).jobs[0, 1].uid,
+        rig.bench.cluster.look(plan.run.run_uid).jobs[0, 1].uid,
     )
 
 
 @pytest.mark.parametrize("cause", ["job_changed", "labels_removed"])
-def test_a_job_that_the_service_has_deleted_again_is_not_taken(house: House, cause: str) -> None:
+def test_a_job_that_the_service_has_deleted_again_is_not_taken(rig: Rig, cause: str) -> None:
     """The cluster may list it for another moment."""
-    plan = house.begin("sleepy")
-    house.deployer.loses_answers = True
-    house.do(house.deployment.run_onetime_crawler, RunInput(run=plan.run))
-    house.deployer.trouble = Refused("a webhook changes Jobs", cause=cause)
-    outcome = house.do(house.deployment.run_onetime_crawler, RunInput(run=plan.run))
+    plan = rig.begin("sleepy")
+    rig.deployer.loses_answers = True
+    rig.do(rig.deployment.run_onetime_crawler, RunInput(run=plan.run))
+    rig.deployer.trouble = Refused("a webhook changes Jobs", cause=cause)
+    outcome = rig.do(rig.deployment.run_onetime_crawler, RunInput(run=plan.run))
     assert (outcome.refused, outcome.job_id, outcome.cause) == (True, None, cause)
 
 
-def test_a_job_of_another_request_is_not_taken(house: House) -> None:
+def test_a_job_of_another_request_is_not_taken(rig: Rig) -> None:
     """The service had compared the requests and said that they differ; the worker took the job all the same."""
-    plan = house.begin("sleepy")
+    plan = rig.begin("sleepy")
     with pytest.MonkeyPatch.context() as other:
         other.setattr(DirectDeployer, "deploy", _of_another_command)
-        house.do(house.deployment.run_onetime_crawler, RunInput(run=plan.run))
-    outcome = house.do(house.deployment.run_onetime_crawler, RunInput(run=plan.run))
+        rig.do(rig.deployment.run_onetime_crawler, RunInput(run=plan.run))
+    outcome = rig.do(rig.deployment.run_onetime_crawler, RunInput(run=plan.run))
     assert (outcome.refused, outcome.job_id) == (True, None)
-    main = house.details(plan).tasks[0]
+    main = rig.details(plan).tasks[0]
     assert (main.status, main.reason, main.job_uid) == (TaskStatus.FAILED, "deployment_refused", None)
     assert "for another request" in (main.message or "")
 
@@ -141,49 +141,49 @@ def _of_another_command(deployer: DirectDeployer, request: DeploymentRequest) ->
     raise TemporaryError("the answer was lost")
 
 
-def test_a_job_that_was_made_although_the_answer_was_lost_is_found(house: House) -> None:
-    plan = house.begin("sleepy")
-    house.deployer.loses_answers = True
-    assert house.do(house.deployment.run_onetime_crawler, RunInput(run=plan.run)).job_id is None
-    house.deployer.loses_answers = False
-    assert house.do(house.deployment.run_onetime_crawler, RunInput(run=plan.run)).job_id
-    assert _jobs(house, plan) == 1
+def test_a_job_that_was_made_although_the_answer_was_lost_is_found(rig: Rig) -> None:
+    plan = rig.begin("sleepy")
+    rig.deployer.loses_answers = True
+    assert rig.do(rig.deployment.run_onetime_crawler, RunInput(run=plan.run)).job_id is None
+    rig.deployer.loses_answers = False
+    assert rig.do(rig.deployment.run_onetime_crawler, RunInput(run=plan.run)).job_id
+    assert _jobs(rig, plan) == 1
 
 
-def test_the_main_job_has_started_when_it_runs_or_has_run(house: House) -> None:
+def test_the_main_job_has_started_when_it_runs_or_has_run(rig: Rig) -> None:
     for crawler in ("sleepy", "books"):
-        plan = house.begin(crawler)
-        house.do(house.deployment.run_onetime_crawler, RunInput(run=plan.run))
+        plan = rig.begin(crawler)
+        rig.do(rig.deployment.run_onetime_crawler, RunInput(run=plan.run))
         until(
-            lambda plan=plan: house.do(house.deployment.get_main_job_status, RunInput(run=plan.run)).started,  # type: ignore[misc]
+            lambda plan=plan: rig.do(rig.deployment.get_main_job_status, RunInput(run=plan.run)).started,  # type: ignore[misc]
             "the main job to start",
         )
-        assert house.details(plan).run.status is RunStatus.INITIALIZING
+        assert rig.details(plan).run.status is RunStatus.INITIALIZING
 
 
-def test_a_main_job_that_waits_says_why_and_since_when(house: House) -> None:
-    first = house.begin("sleepy")
-    house.bench.cluster = house.bench.client(capacity=1)
-    house.do(house.deployment.run_onetime_crawler, RunInput(run=first.run))
-    plan = house.begin("sleepy")
-    small = house.bench.client(capacity=1)
-    for claim in [house.claims.claim_main(plan.run, "test", house.deployment.claim_for)]:
+def test_a_main_job_that_waits_says_why_and_since_when(rig: Rig) -> None:
+    first = rig.begin("sleepy")
+    rig.bench.cluster = rig.bench.client(capacity=1)
+    rig.do(rig.deployment.run_onetime_crawler, RunInput(run=first.run))
+    plan = rig.begin("sleepy")
+    small = rig.bench.client(capacity=1)
+    for claim in [rig.claims.claim_main(plan.run, "test", rig.deployment.claim_for)]:
         assert isinstance(claim, Claim)
-        house.claims.deployed(claim, small.deploy(claim.request))
+        rig.claims.deployed(claim, small.deploy(claim.request))
     assert small.look(plan.run.run_uid).jobs[0, 1].phase is JobPhase.WAITING
-    statuses = [house.do(house.deployment.get_main_job_status, RunInput(run=plan.run)) for _ in range(2)]
+    statuses = [rig.do(rig.deployment.get_main_job_status, RunInput(run=plan.run)) for _ in range(2)]
     assert [status.started for status in statuses] == [False, False]
     assert statuses[0].cause == "capacity"
     assert statuses[0].since == statuses[1].since is not None
-    assert house.details(plan).run.waiting_cause == "capacity"
+    assert rig.details(plan).run.waiting_cause == "capacity"
 
 
-def test_a_main_job_that_is_not_there_has_vanished_but_an_outage_is_no_proof(house: House) -> None:
-    house.started("sleepy")
-    plan = house.begin("sleepy")
-    assert house.do(house.deployment.get_main_job_status, RunInput(run=plan.run)).vanished
-    root = house.bench.layout.root
+def test_a_main_job_that_is_not_there_has_vanished_but_an_outage_is_no_proof(rig: Rig) -> None:
+    rig.started("sleepy")
+    plan = rig.begin("sleepy")
+    assert rig.do(rig.deployment.get_main_job_status, RunInput(run=plan.run)).vanished
+    root = rig.bench.layout.root
     root.rename(root.with_name("elsewhere"))
-    status = house.do(house.deployment.get_main_job_status, RunInput(run=plan.run))
+    status = rig.do(rig.deployment.get_main_job_status, RunInput(run=plan.run))
     root.with_name("elsewhere").rename(root)
     assert (status.known, status.vanished) == (False, False)

@@ -10,17 +10,17 @@ from crawler_lifecycle.errors import LifecycleError, Refused, TemporaryError
 from crawler_lifecycle.flows.activities.flows import FlowAnnouncements
 from crawler_lifecycle.model.flow_states import FlowEvent, FlowNotice, SuperviseFlow
 from tests.contracts.flows import Flow, failing
-from tests.house import House
+from tests.kit.service.rig import Rig
 
 
-def announce(house: House, flow: Flow, activities: FlowAnnouncements | None = None) -> int:
+def announce(rig: Rig, flow: Flow, activities: FlowAnnouncements | None = None) -> int:
     step = SuperviseFlow(flow_uid=flow.uid, flow_id=flow.id)
-    return house.do((activities or house.flow_announcements).announce_flow, step).count
+    return rig.do((activities or rig.flow_announcements).announce_flow, step).count
 
 
-def sent(house: House) -> tuple[list[Any], list[Any]]:
+def sent(rig: Rig) -> tuple[list[Any], list[Any]]:
     """The notices and the events."""
-    files = [house.folder / "exports" / name for name in ("notices.jsonl", "events.jsonl")]
+    files = [rig.folder / "exports" / name for name in ("notices.jsonl", "events.jsonl")]
     notices, events = (file.read_text().splitlines() if file.exists() else [] for file in files)
     return [json.loads(line) for line in notices], [json.loads(line) for line in events]
 
@@ -36,10 +36,10 @@ class Trouble:
         raise self.error
 
 
-def test_an_end_is_announced_once(house: House) -> None:
-    flow = failing(house.database)
-    assert [announce(house, flow) for _ in range(3)] == [1, 0, 0]
-    (notice,), (event,) = sent(house)
+def test_an_end_is_announced_once(rig: Rig) -> None:
+    flow = failing(rig.database)
+    assert [announce(rig, flow) for _ in range(3)] == [1, 0, 0]
+    (notice,), (event,) = sent(rig)
     assert (notice["kind"], notice["final"], notice["state"]) == ("flow_ended", True, "discarded")
     assert (event["kind"], event["flow_id"], event["counts"]["completed"]) == ("flow_ended", "w", 1)
     assert notice["notice_id"] != event["event_id"]
@@ -47,52 +47,52 @@ def test_an_end_is_announced_once(house: House) -> None:
     assert FlowEvent.model_validate_json(json.dumps(event)).end == 1
 
 
-def test_an_answer_that_was_lost_leads_to_the_same_id(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    flow = failing(house.database)
+def test_an_answer_that_was_lost_leads_to_the_same_id(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    flow = failing(rig.database)
 
     def lost(*_: object) -> None:
         raise TemporaryError("the database went away")
 
     with monkeypatch.context() as patched:
-        patched.setattr(type(house.store.flow_ends), "settle", lost)
+        patched.setattr(type(rig.store.flow_ends), "settle", lost)
         with pytest.raises(TemporaryError):
-            announce(house, flow)
-    assert announce(house, flow) == 1
-    notices, events = sent(house)  # the files drop repeats by the id
+            announce(rig, flow)
+    assert announce(rig, flow) == 1
+    notices, events = sent(rig)  # the files drop repeats by the id
     assert (len(notices), len(events)) == (1, 1)
 
 
-def test_a_receiver_that_is_away_holds_nothing_else_up(house: House) -> None:
-    flow = failing(house.database)
-    away = replace(house.flow_announcements, pusher=Trouble(TemporaryError("no answer")))
+def test_a_receiver_that_is_away_holds_nothing_else_up(rig: Rig) -> None:
+    flow = failing(rig.database)
+    away = replace(rig.flow_announcements, pusher=Trouble(TemporaryError("no answer")))
     for _ in range(2):
         with pytest.raises(TemporaryError, match="no answer"):
-            announce(house, flow, away)
-    notices, events = sent(house)
+            announce(rig, flow, away)
+    notices, events = sent(rig)
     assert (len(notices), len(events)) == (0, 1)
-    assert announce(house, flow) == 1
-    notices, events = sent(house)
+    assert announce(rig, flow) == 1
+    notices, events = sent(rig)
     assert (len(notices), len(events)) == (1, 1)
     assert flow.events[-2:] == ["undelivered", "delivered"]
 
 
-def test_a_notice_that_is_refused_for_good_is_not_tried_again(house: House) -> None:
-    flow = failing(house.database)
-    refusing = replace(house.flow_announcements, pusher=Trouble(Refused("it answers 410")))
-    assert announce(house, flow, refusing) == 1
-    assert announce(house, flow) == 0
-    assert sent(house)[0] == []
+def test_a_notice_that_is_refused_for_good_is_not_tried_again(rig: Rig) -> None:
+    flow = failing(rig.database)
+    refusing = replace(rig.flow_announcements, pusher=Trouble(Refused("it answers 410")))
+    assert announce(rig, flow, refusing) == 1
+    assert announce(rig, flow) == 0
+    assert sent(rig)[0] == []
 
 
-def test_each_end_has_an_announcement_of_its_own(house: House) -> None:
-    flow = failing(house.database)
-    announce(house, flow)
+def test_each_end_has_an_announcement_of_its_own(rig: Rig) -> None:
+    flow = failing(rig.database)
+    announce(rig, flow)
     flow.retry("a")
     flow.cancel()
     while not flow.go_on().is_empty:
         pass
-    announce(house, flow)
-    notices, events = sent(house)
+    announce(rig, flow)
+    notices, events = sent(rig)
     assert [notice["end"] for notice in notices] == [event["end"] for event in events] == [1, 2]
     assert notices[1]["state"] == "cancelled"
     assert len({notice["notice_id"] for notice in notices}) == 2

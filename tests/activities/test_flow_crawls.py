@@ -13,7 +13,7 @@ from crawler_lifecycle.model.states import Intent, RunStatus
 from crawler_lifecycle.model.supervision import WorkflowInfo
 from tests.activities.flow_crawls import id_of, make_run, start
 from tests.contracts.flows import Flow, pushed
-from tests.house import House
+from tests.kit.service.rig import Rig
 
 FAILED = WorkflowInfo(is_open=False, end="failed")
 
@@ -24,14 +24,14 @@ def flow(database: Database) -> Flow:
     return pushed(database, workflow.add("large", crawl("books", tasks=51)))
 
 
-def check(house: House, flow: Flow) -> StartsChecked:
+def check(rig: Rig, flow: Flow) -> StartsChecked:
     before = datetime.now(UTC) + timedelta(minutes=1)
-    return house.do(house.flow_crawls.check_starts, CheckStarts(flow=flow.flow, before=before))
+    return rig.do(rig.flow_crawls.check_starts, CheckStarts(flow=flow.flow, before=before))
 
 
-def test_the_catalogue_refuses_what_can_never_become_a_run(house: House, flow: Flow) -> None:
-    started = start(house, flow, "known", "unknown", "large")
-    assert [workflow_id for workflow_id, _ in house.supervisors.started] == [id_of(flow, "known")]
+def test_the_catalogue_refuses_what_can_never_become_a_run(rig: Rig, flow: Flow) -> None:
+    started = start(rig, flow, "known", "unknown", "large")
+    assert [workflow_id for workflow_id, _ in rig.supervisors.started] == [id_of(flow, "known")]
     assert [(end.number, end.kind.value, end.reason) for end in started.ends] == [
         (1, "failed", "start_refused"),
         (2, "failed", "start_refused"),
@@ -43,118 +43,118 @@ def test_the_catalogue_refuses_what_can_never_become_a_run(house: House, flow: F
     ]
 
 
-def test_an_absent_catalogue_refuses_nothing(house: House, flow: Flow) -> None:
-    house.deployer.trouble = TemporaryError("the scheduler does not answer")
-    assert start(house, flow, "known", "unknown").ends == ()
-    assert len(house.supervisors.started) == 2
+def test_an_absent_catalogue_refuses_nothing(rig: Rig, flow: Flow) -> None:
+    rig.deployer.trouble = TemporaryError("the scheduler does not answer")
+    assert start(rig, flow, "known", "unknown").ends == ()
+    assert len(rig.supervisors.started) == 2
 
 
-def test_a_repeated_start_starts_nothing_twice(house: House, flow: Flow) -> None:
-    start(house, flow, "known", "unknown")
-    again = start(house, flow, "known", "unknown")
-    assert [workflow_id for workflow_id, _ in house.supervisors.started] == [id_of(flow, "known")]
+def test_a_repeated_start_starts_nothing_twice(rig: Rig, flow: Flow) -> None:
+    start(rig, flow, "known", "unknown")
+    again = start(rig, flow, "known", "unknown")
+    assert [workflow_id for workflow_id, _ in rig.supervisors.started] == [id_of(flow, "known")]
     assert [end.number for end in again.ends] == [1]
     assert again.stale == ""
 
 
-def test_a_refused_attempt_stays_refused_when_the_catalogue_learns_of_its_crawler(house: House, flow: Flow) -> None:
-    refused = start(house, flow, "unknown")
-    house.deployer.scripts["nobody"] = "true"
-    again = start(house, flow, "unknown")
+def test_a_refused_attempt_stays_refused_when_the_catalogue_learns_of_its_crawler(rig: Rig, flow: Flow) -> None:
+    refused = start(rig, flow, "unknown")
+    rig.deployer.scripts["nobody"] = "true"
+    again = start(rig, flow, "unknown")
     assert [end.number for end in again.ends] == [end.number for end in refused.ends] == [1]
-    assert house.supervisors.started == []
+    assert rig.supervisors.started == []
 
 
-def test_a_start_behind_a_door_is_stale_and_starts_nothing(house: House, flow: Flow) -> None:
+def test_a_start_behind_a_door_is_stale_and_starts_nothing(rig: Rig, flow: Flow) -> None:
     flow.append("more", Workflow().add("more", crawl("books")))
-    assert start(house, flow, "known").stale == "0"
-    assert house.supervisors.started == []
+    assert start(rig, flow, "known").stale == "0"
+    assert rig.supervisors.started == []
     assert flow.row("known").attempt == 0
 
 
-def test_a_workflow_that_failed_without_a_run_refuses_its_attempt(house: House, flow: Flow) -> None:
-    start(house, flow, "known")
-    assert check(house, flow) == StartsChecked()
-    house.supervisors.described[id_of(flow, "known")] = FAILED
-    house.supervisors.failures[id_of(flow, "known")] = "crawler: it is gone"
-    (end,) = check(house, flow).ends
+def test_a_workflow_that_failed_without_a_run_refuses_its_attempt(rig: Rig, flow: Flow) -> None:
+    start(rig, flow, "known")
+    assert check(rig, flow) == StartsChecked()
+    rig.supervisors.described[id_of(flow, "known")] = FAILED
+    rig.supervisors.failures[id_of(flow, "known")] = "crawler: it is gone"
+    (end,) = check(rig, flow).ends
     assert (end.number, end.reason) == (0, "start_refused")
     assert flow.store.flow_records.attempts(flow.id, 0)[0].error == "crawler: it is gone"
-    assert check(house, flow) == StartsChecked()
+    assert check(rig, flow) == StartsChecked()
 
 
-def test_a_workflow_that_was_terminated_without_a_run_refuses_its_attempt(house: House, flow: Flow) -> None:
-    start(house, flow, "known")
-    house.supervisors.described[id_of(flow, "known")] = WorkflowInfo(is_open=False, end="terminated")
-    assert [(end.number, end.outcome) for end in check(house, flow).ends] == [(0, "terminated")]
+def test_a_workflow_that_was_terminated_without_a_run_refuses_its_attempt(rig: Rig, flow: Flow) -> None:
+    start(rig, flow, "known")
+    rig.supervisors.described[id_of(flow, "known")] = WorkflowInfo(is_open=False, end="terminated")
+    assert [(end.number, end.outcome) for end in check(rig, flow).ends] == [(0, "terminated")]
     assert flow.store.flow_records.attempts(flow.id, 0)[0].error == "its workflow was terminated"
 
 
-def test_a_run_that_comes_after_the_refusal_of_its_attempt_is_not_made(house: House, flow: Flow) -> None:
+def test_a_run_that_comes_after_the_refusal_of_its_attempt_is_not_made(rig: Rig, flow: Flow) -> None:
     """An activity of the terminated workflow was still under way."""
-    start(house, flow, "known")
-    house.supervisors.described[id_of(flow, "known")] = WorkflowInfo(is_open=False, end="terminated")
-    assert check(house, flow).ends
+    start(rig, flow, "known")
+    rig.supervisors.described[id_of(flow, "known")] = WorkflowInfo(is_open=False, end="terminated")
+    assert check(rig, flow).ends
     with pytest.raises(Conflict, match="was refused before its run"):
-        make_run(house, flow, "known")
+        make_run(rig, flow, "known")
 
 
-def test_a_run_made_while_its_workflow_is_looked_at_counts(house: House, flow: Flow, monkeypatch: Any) -> None:
-    start(house, flow, "known")
-    house.supervisors.described[id_of(flow, "known")] = FAILED
+def test_a_run_made_while_its_workflow_is_looked_at_counts(rig: Rig, flow: Flow, monkeypatch: Any) -> None:
+    start(rig, flow, "known")
+    rig.supervisors.described[id_of(flow, "known")] = FAILED
 
     async def describe(workflow_id: str) -> WorkflowInfo:
-        make_run(house, flow, "known")
+        make_run(rig, flow, "known")
         return FAILED
 
-    monkeypatch.setattr(house.supervisors, "describe", describe)
-    assert check(house, flow) == StartsChecked()
+    monkeypatch.setattr(rig.supervisors, "describe", describe)
+    assert check(rig, flow) == StartsChecked()
 
 
-def test_an_attempt_without_a_workflow_is_missing(house: House, flow: Flow) -> None:
-    start(house, flow, "known")
-    house.supervisors.described.clear()
-    assert check(house, flow) == StartsChecked(missing="0")
+def test_an_attempt_without_a_workflow_is_missing(rig: Rig, flow: Flow) -> None:
+    start(rig, flow, "known")
+    rig.supervisors.described.clear()
+    assert check(rig, flow) == StartsChecked(missing="0")
 
 
-def stop(house: House, flow: Flow) -> int:
+def stop(rig: Rig, flow: Flow) -> int:
     step = StopAttempts(flow=flow.flow, flow_id=flow.id, members="0")
-    return house.do(house.flow_crawls.stop_attempts, step).count
+    return rig.do(rig.flow_crawls.stop_attempts, step).count
 
 
-def test_a_stop_is_on_record_and_reaches_the_workflow(house: House, flow: Flow) -> None:
-    start(house, flow, "known")
-    run = make_run(house, flow, "known")
+def test_a_stop_is_on_record_and_reaches_the_workflow(rig: Rig, flow: Flow) -> None:
+    start(rig, flow, "known")
+    run = make_run(rig, flow, "known")
     flow.cancel("known")
-    assert stop(house, flow) == stop(house, flow) == 1
-    assert [workflow_id for workflow_id, _ in house.supervisors.stopped] == [id_of(flow, "known")] * 2
-    stopped = house.store.records.details(run.run_id)
+    assert stop(rig, flow) == stop(rig, flow) == 1
+    assert [workflow_id for workflow_id, _ in rig.supervisors.stopped] == [id_of(flow, "known")] * 2
+    stopped = rig.store.records.details(run.run_id)
     assert (stopped.run.intent, stopped.run.status) == (Intent.STOP, RunStatus.STOPPING)
     lines = [line for line in stopped.log if line.actor == f"flow {flow.id}"]
     assert [line.door for line in lines] == ["flow"]
 
 
-def test_a_stop_of_a_run_without_an_open_workflow_starts_the_workflow(house: House, flow: Flow) -> None:
-    start(house, flow, "known")
-    run = make_run(house, flow, "known")
+def test_a_stop_of_a_run_without_an_open_workflow_starts_the_workflow(rig: Rig, flow: Flow) -> None:
+    start(rig, flow, "known")
+    run = make_run(rig, flow, "known")
     flow.cancel("known")
-    house.supervisors.described[id_of(flow, "known")] = WorkflowInfo(is_open=False, end="terminated")
-    stop(house, flow)
-    workflow_id, request = house.supervisors.started[-1]
+    rig.supervisors.described[id_of(flow, "known")] = WorkflowInfo(is_open=False, end="terminated")
+    stop(rig, flow)
+    workflow_id, request = rig.supervisors.started[-1]
     assert (workflow_id, request.run_id) == (run.workflow_id, run.run_id)
 
 
-def test_a_stop_before_the_run_is_for_the_workflow_alone(house: House, flow: Flow) -> None:
-    start(house, flow, "known")
+def test_a_stop_before_the_run_is_for_the_workflow_alone(rig: Rig, flow: Flow) -> None:
+    start(rig, flow, "known")
     flow.cancel("known")
-    assert stop(house, flow) == 1
-    (stopped,) = house.supervisors.stopped
+    assert stop(rig, flow) == 1
+    (stopped,) = rig.supervisors.stopped
     assert stopped[0] == id_of(flow, "known")
 
 
-def test_a_run_that_is_over_is_not_stopped(house: House, flow: Flow) -> None:
-    start(house, flow, "known")
-    run = make_run(house, flow, "known")
+def test_a_run_that_is_over_is_not_stopped(rig: Rig, flow: Flow) -> None:
+    start(rig, flow, "known")
+    run = make_run(rig, flow, "known")
     flow.close(run)
-    assert stop(house, flow) == 0
-    assert house.supervisors.stopped == []
+    assert stop(rig, flow) == 0
+    assert rig.supervisors.stopped == []

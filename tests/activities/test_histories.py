@@ -9,85 +9,85 @@ from crawler_lifecycle.model.run_plan import CloseRun, RunInput, RunRef
 from crawler_lifecycle.model.states import RunStatus, TaskStatus
 from crawler_lifecycle.model.task_changes import TaskChange
 from crawler_lifecycle.runs.model import CreateHistory, RegisterWorkflow, StartRun
-from tests.house import House
+from tests.kit.service.rig import Rig
 
 
-def test_a_request_is_one_history_however_often_it_is_tried(house: House) -> None:
+def test_a_request_is_one_history_however_often_it_is_tried(rig: Rig) -> None:
     step = CreateHistory(request=RunRequest(crawler="books"), workflow_id="crawl-1", first_execution_run_id="first")
-    plans = {house.do(house.histories.create_history_id, step) for _ in range(3)}
+    plans = {rig.do(rig.histories.create_history_id, step) for _ in range(3)}
     assert len(plans) == 1
-    details = house.details(plans.pop())
+    details = rig.details(plans.pop())
     assert details.run.status is RunStatus.INITIALIZING
     assert details.run.workflow_id == "crawl-1"
     assert [task.status for task in details.tasks] == [TaskStatus.QUEUED] * 2
 
 
-def test_the_plan_is_filled_in_from_request_crawler_and_installation(house: House) -> None:
-    plan = house.begin(tasks=3, start_limit_seconds=9)
+def test_the_plan_is_filled_in_from_request_crawler_and_installation(rig: Rig) -> None:
+    plan = rig.begin(tasks=3, start_limit_seconds=9)
     assert (plan.tasks, plan.start_limit_seconds, plan.grace_seconds) == (3, 9, 7)
-    assert house.details(plan).run.entry.command[0] == "/bin/sh"
+    assert rig.details(plan).run.entry.command[0] == "/bin/sh"
 
 
-def test_a_run_may_have_more_memory_than_its_crawler(house: House) -> None:
-    known = house.deployer.crawler
+def test_a_run_may_have_more_memory_than_its_crawler(rig: Rig) -> None:
+    known = rig.deployer.crawler
 
     def crawler(name: str) -> Crawler:
         return known(name).model_copy(update={"resources": Resources(memory="1Gi")})
 
-    house.deployer.crawler = crawler  # type: ignore[method-assign]
-    run = house.details(house.begin(memory_factor=2.5)).run
+    rig.deployer.crawler = crawler  # type: ignore[method-assign]
+    run = rig.details(rig.begin(memory_factor=2.5)).run
     assert (run.entry.resources.memory, run.request.memory_factor) == ("2560Mi", 2.5)
-    assert house.details(house.begin()).run.entry.resources.memory == "1Gi"
+    assert rig.details(rig.begin()).run.entry.resources.memory == "1Gi"
 
 
 @pytest.mark.parametrize("request_", [{"crawler": "unknown"}, {"crawler": "books", "tasks": 51}])
-def test_what_cannot_be_run_leaves_no_row(house: House, request_: dict[str, object]) -> None:
+def test_what_cannot_be_run_leaves_no_row(rig: Rig, request_: dict[str, object]) -> None:
     with pytest.raises(BadInput):
-        house.begin(**request_)  # type: ignore[arg-type]
-    with house.database.read() as connection:
+        rig.begin(**request_)  # type: ignore[arg-type]
+    with rig.database.read() as connection:
         assert connection.exec_driver_sql("SELECT COUNT(*) FROM histories").scalar() == 0
 
 
-def test_a_catalogue_that_cannot_be_asked_is_worth_another_try(house: House) -> None:
-    house.deployer.trouble = TemporaryError("nobody answers")
+def test_a_catalogue_that_cannot_be_asked_is_worth_another_try(rig: Rig) -> None:
+    rig.deployer.trouble = TemporaryError("nobody answers")
     with pytest.raises(TemporaryError):
-        house.begin()
+        rig.begin()
 
 
-def test_the_workflow_is_registered_once(house: House) -> None:
-    plan = house.begin()
+def test_the_workflow_is_registered_once(rig: Rig) -> None:
+    plan = rig.begin()
     for _ in range(2):
-        house.do(house.histories.add_workflow_id, RegisterWorkflow(run=plan.run, workflow_id="crawl-1"))
-    with house.database.read() as connection:
+        rig.do(rig.histories.add_workflow_id, RegisterWorkflow(run=plan.run, workflow_id="crawl-1"))
+    with rig.database.read() as connection:
         rows = connection.exec_driver_sql("SELECT name, value FROM history_properties").all()
     assert [tuple(row) for row in rows] == [("workflow_id", "crawl-1")]
 
 
-def test_a_run_starts_once_and_never_again(house: House) -> None:
-    plan = house.begin()
-    first = house.do(house.histories.update_run_started, StartRun(run=plan.run))
-    assert house.do(house.histories.update_run_started, StartRun(run=plan.run)) == first
+def test_a_run_starts_once_and_never_again(rig: Rig) -> None:
+    plan = rig.begin()
+    first = rig.do(rig.histories.update_run_started, StartRun(run=plan.run))
+    assert rig.do(rig.histories.update_run_started, StartRun(run=plan.run)) == first
     assert first.status is RunStatus.PROCESSING
 
 
-def _end_tasks(house: House, run: RunRef, *statuses: TaskStatus, reason: str | None = None) -> None:
-    rows = house.tasks.rows(run.run_id, range(len(statuses)))
+def _end_tasks(rig: Rig, run: RunRef, *statuses: TaskStatus, reason: str | None = None) -> None:
+    rows = rig.tasks.rows(run.run_id, range(len(statuses)))
     changes = [
         TaskChange(task=row.task, attempt=row.attempt, version=row.version, status=status, reason=reason)
         for row, status in zip(rows, statuses, strict=True)
     ]
-    assert house.tasks.sync(run, changes) == len(statuses)
+    assert rig.tasks.sync(run, changes) == len(statuses)
 
 
-def test_the_first_end_stands(house: House) -> None:
-    plan = house.begin()
-    _end_tasks(house, plan.run, TaskStatus.SUCCEEDED, TaskStatus.SUCCEEDED)
-    ended = house.do(house.histories.update_run_status, CloseRun(run=plan.run))
+def test_the_first_end_stands(rig: Rig) -> None:
+    plan = rig.begin()
+    _end_tasks(rig, plan.run, TaskStatus.SUCCEEDED, TaskStatus.SUCCEEDED)
+    ended = rig.do(rig.histories.update_run_status, CloseRun(run=plan.run))
     assert (ended.status, ended.reason) == (RunStatus.COMPLETED, "all_succeeded")
     assert ended.tasks == {TaskStatus.SUCCEEDED: 2}
-    again = house.do(house.histories.update_run_status, CloseRun(run=plan.run, reason="never_started"))
+    again = rig.do(rig.histories.update_run_status, CloseRun(run=plan.run, reason="never_started"))
     assert again == ended
-    assert house.do(house.histories.update_run_started, StartRun(run=plan.run)).status is RunStatus.COMPLETED
+    assert rig.do(rig.histories.update_run_started, StartRun(run=plan.run)).status is RunStatus.COMPLETED
 
 
 @pytest.mark.parametrize(
@@ -99,31 +99,31 @@ def test_the_first_end_stands(house: House) -> None:
     ],
 )
 def test_a_time_limit_that_the_jobs_kept_themselves_is_the_reason(
-    house: House, reason: str, gave_up: str | None, expected: str
+    rig: Rig, reason: str, gave_up: str | None, expected: str
 ) -> None:
     """While nobody supervised the run its jobs reached their own deadline: no stop found anything of it."""
-    plan = house.begin(max_duration_seconds=60)
-    _end_tasks(house, plan.run, TaskStatus.FAILED, TaskStatus.FAILED, reason=reason)
-    ended = house.do(house.histories.update_run_status, CloseRun(run=plan.run, reason=gave_up))
+    plan = rig.begin(max_duration_seconds=60)
+    _end_tasks(rig, plan.run, TaskStatus.FAILED, TaskStatus.FAILED, reason=reason)
+    ended = rig.do(rig.histories.update_run_status, CloseRun(run=plan.run, reason=gave_up))
     assert (ended.status, ended.reason) == (RunStatus.FAILED, expected)
 
 
-def test_a_run_does_not_end_while_a_task_is_alive(house: House) -> None:
-    plan = house.begin()
-    _end_tasks(house, plan.run, TaskStatus.SUCCEEDED)
+def test_a_run_does_not_end_while_a_task_is_alive(rig: Rig) -> None:
+    plan = rig.begin()
+    _end_tasks(rig, plan.run, TaskStatus.SUCCEEDED)
     with pytest.raises(Conflict):
-        house.do(house.histories.update_run_status, CloseRun(run=plan.run))
-    assert house.details(plan).run.status is RunStatus.INITIALIZING
+        rig.do(rig.histories.update_run_status, CloseRun(run=plan.run))
+    assert rig.details(plan).run.status is RunStatus.INITIALIZING
 
 
-def test_an_older_supervisor_writes_nothing(house: House) -> None:
-    plan = house.begin()
+def test_an_older_supervisor_writes_nothing(rig: Rig) -> None:
+    plan = rig.begin()
     older = plan.run.model_copy(update={"epoch": plan.run.epoch - 1})
     for refused in (
-        lambda: house.do(house.histories.update_run_started, StartRun(run=older)),
-        lambda: house.do(house.histories.add_workflow_id, RegisterWorkflow(run=older, workflow_id="x")),
-        lambda: house.do(house.deployment.run_onetime_crawler, RunInput(run=older)),
+        lambda: rig.do(rig.histories.update_run_started, StartRun(run=older)),
+        lambda: rig.do(rig.histories.add_workflow_id, RegisterWorkflow(run=older, workflow_id="x")),
+        lambda: rig.do(rig.deployment.run_onetime_crawler, RunInput(run=older)),
     ):
         with pytest.raises(Fenced):
             refused()
-    assert house.details(plan).run.status is RunStatus.INITIALIZING
+    assert rig.details(plan).run.status is RunStatus.INITIALIZING

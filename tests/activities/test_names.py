@@ -1,7 +1,7 @@
 """The names of the activities are a contract on the wire."""
 
 from crawler_lifecycle.assembly.plugin import activities_of, by_queue
-from tests.house import House
+from tests.kit.service.rig import Rig
 
 ON_THE_WIRE = [
     "create_history_id",
@@ -28,14 +28,14 @@ ON_THE_WIRE = [
 ]
 
 
-def test_all_21_are_there_by_name(house: House) -> None:
-    holders = (house.histories, house.deployment, house.reconciliation, house.stopping, house.notices, house.exports)
+def test_all_21_are_there_by_name(rig: Rig) -> None:
+    holders = (rig.histories, rig.deployment, rig.reconciliation, rig.stopping, rig.notices, rig.exports)
     names = [activity.__temporal_activity_definition.name for activity in activities_of(*holders)]  # type: ignore[attr-defined]
     assert len(ON_THE_WIRE) == 21
     assert set(ON_THE_WIRE) <= set(names)
 
 
-def test_only_archives_wait_in_a_queue_of_their_own(house: House) -> None:
-    general, archiving = by_queue(activities_of(house.exports, house.stopping, house.notices))
+def test_only_archives_wait_in_a_queue_of_their_own(rig: Rig) -> None:
+    general, archiving = by_queue(activities_of(rig.exports, rig.stopping, rig.notices))
     assert [activity.__name__ for activity in archiving] == ["export_supporting_files"]
     assert {"initiate_export_signal", "k8_stop_task", "signal_pusher_finished"} <= {step.__name__ for step in general}

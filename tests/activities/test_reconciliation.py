@@ -28,36 +28,36 @@ from crawler_lifecycle.runs.activities import reconciliation
 from crawler_lifecycle.runs.activities.reconciliation import ReconciliationActivities
 from crawler_lifecycle.runs.model import StopTasks
 from tests.activities.removals import Removing, both_over, differences, opened
-from tests.house import House
+from tests.kit.service.rig import Rig
 
 
-def test_what_the_database_believes_alive_is_listed_by_status(house: House) -> None:
-    plan = house.started("sleepy", tasks=4)
-    assert opened(house, plan).by_status == {TaskStatus.QUEUED: "1-3", TaskStatus.PENDING: "0"}
+def test_what_the_database_believes_alive_is_listed_by_status(rig: Rig) -> None:
+    plan = rig.started("sleepy", tasks=4)
+    assert opened(rig, plan).by_status == {TaskStatus.QUEUED: "1-3", TaskStatus.PENDING: "0"}
 
 
-def test_only_what_differs_comes_back_and_nothing_twice(house: House) -> None:
-    plan, found = both_over(house)
+def test_only_what_differs_comes_back_and_nothing_twice(rig: Rig) -> None:
+    plan, found = both_over(rig)
     assert [(change.task, change.status, change.reason, change.exit_code) for change in found.changes] == [
         (0, TaskStatus.SUCCEEDED, None, 0),
         (1, TaskStatus.FAILED, "exit_3", 3),
     ]
     assert found.evidence == "0-1"
-    written = house.do(house.reconciliation.sync_statuses, StatusWrite(run=plan.run, changes=found.changes))
+    written = rig.do(rig.reconciliation.sync_statuses, StatusWrite(run=plan.run, changes=found.changes))
     assert (written.written, written.stale) == (2, 0)
-    assert differences(house, plan).changes == []
-    again = house.do(house.reconciliation.sync_statuses, StatusWrite(run=plan.run, changes=found.changes))
+    assert differences(rig, plan).changes == []
+    again = rig.do(rig.reconciliation.sync_statuses, StatusWrite(run=plan.run, changes=found.changes))
     assert (again.written, again.stale) == (0, 2)
 
 
-def test_evidence_is_kept_with_its_task(house: House) -> None:
-    plan, found = both_over(house)
+def test_evidence_is_kept_with_its_task(rig: Rig) -> None:
+    plan, found = both_over(rig)
     request = EvidenceRequest(run=plan.run, tasks=found.evidence)
-    page: EvidencePage = house.do(house.reconciliation.get_bulk_task_history_data, request)
+    page: EvidencePage = rig.do(rig.reconciliation.get_bulk_task_history_data, request)
     assert page.rest == ""
     for _ in range(2):
-        house.do(house.reconciliation.reconcile_tasks, EvidenceWrite(run=plan.run, items=page.items))
-    failed = house.details(plan).tasks[1]
+        rig.do(rig.reconciliation.reconcile_tasks, EvidenceWrite(run=plan.run, items=page.items))
+    failed = rig.details(plan).tasks[1]
     assert failed.log_tail is not None
     assert "task one fails" in failed.log_tail
     assert failed.node
@@ -73,98 +73,98 @@ class Explaining:
         return [TaskEvidence(task=0, attempt=1, job_uid=uid, node=f"node of {uid}") for uid in self.uids]
 
 
-def test_evidence_of_another_job_is_left_out(house: House) -> None:
-    plan = house.started("sleepy", tasks=1)
-    ours = house.details(plan).tasks[0].job_uid
-    explaining = replace(house.reconciliation, cluster=cast(Cluster, Explaining("another", ours, None)))
-    page = house.do(explaining.get_bulk_task_history_data, EvidenceRequest(run=plan.run, tasks="0"))
+def test_evidence_of_another_job_is_left_out(rig: Rig) -> None:
+    plan = rig.started("sleepy", tasks=1)
+    ours = rig.details(plan).tasks[0].job_uid
+    explaining = replace(rig.reconciliation, cluster=cast(Cluster, Explaining("another", ours, None)))
+    page = rig.do(explaining.get_bulk_task_history_data, EvidenceRequest(run=plan.run, tasks="0"))
     assert [item.job_uid for item in page.items] == [ours, None]
 
 
-def test_a_cluster_that_cannot_be_seen_is_unknown(house: House) -> None:
-    plan, _ = both_over(house)
-    root = house.bench.layout.root
+def test_a_cluster_that_cannot_be_seen_is_unknown(rig: Rig) -> None:
+    plan, _ = both_over(rig)
+    root = rig.bench.layout.root
     root.rename(root.with_name("elsewhere"))
-    found = differences(house, plan)
+    found = differences(rig, plan)
     root.with_name("elsewhere").rename(root)
     assert (found.known, found.changes) == (False, [])
     assert found.problem
 
 
-def test_counting_closes_the_look(house: House) -> None:
-    plan = house.started("sleepy", tasks=3)
+def test_counting_closes_the_look(rig: Rig) -> None:
+    plan = rig.started("sleepy", tasks=3)
     step = CloseLook(run=plan.run, nudge=4, known=True)
-    alive = house.do(house.reconciliation.count_alive_tasks, step)
+    alive = rig.do(rig.reconciliation.count_alive_tasks, step)
     assert (alive.queued, alive.pending, alive.active) == (2, 1, 0)
-    run = house.details(plan).run
+    run = rig.details(plan).run
     assert run.nudge_acknowledged == 4
     good = run.last_look_at
     assert good is not None
     unknown = CloseLook(run=plan.run, nudge=3, known=False, problem="no answer")
-    house.do(house.reconciliation.count_alive_tasks, unknown)
-    run = house.details(plan).run
+    rig.do(rig.reconciliation.count_alive_tasks, unknown)
+    run = rig.details(plan).run
     assert (run.nudge_acknowledged, run.last_look_at, run.look_problem) == (4, good, "no answer")
 
 
-def with_removing(house: House, stay: int = 0) -> tuple[ReconciliationActivities, Removing]:
-    cluster = Removing(house, stay)
-    return replace(house.reconciliation, cluster=cast(Cluster, cluster)), cluster
+def with_removing(rig: Rig, stay: int = 0) -> tuple[ReconciliationActivities, Removing]:
+    cluster = Removing(rig, stay)
+    return replace(rig.reconciliation, cluster=cast(Cluster, cluster)), cluster
 
 
-def test_a_job_is_removable_once_its_end_is_on_record(house: House) -> None:
-    plan, found = both_over(house)
-    removing, _ = with_removing(house)
-    step = LookAt(run=plan.run, active=opened(house, plan))
-    assert house.do(removing.get_history_statuses_to_sync, step).removable == ""
-    house.do(house.reconciliation.sync_statuses, StatusWrite(run=plan.run, changes=found.changes))
-    step = LookAt(run=plan.run, active=opened(house, plan))
-    assert house.do(removing.get_history_statuses_to_sync, step).removable == "0-1"
+def test_a_job_is_removable_once_its_end_is_on_record(rig: Rig) -> None:
+    plan, found = both_over(rig)
+    removing, _ = with_removing(rig)
+    step = LookAt(run=plan.run, active=opened(rig, plan))
+    assert rig.do(removing.get_history_statuses_to_sync, step).removable == ""
+    rig.do(rig.reconciliation.sync_statuses, StatusWrite(run=plan.run, changes=found.changes))
+    step = LookAt(run=plan.run, active=opened(rig, plan))
+    assert rig.do(removing.get_history_statuses_to_sync, step).removable == "0-1"
 
 
-def test_only_what_is_over_is_removed_twice_is_as_good_as_once(house: House) -> None:
-    plan, found = both_over(house)
-    removing, cluster = with_removing(house, stay=1)
+def test_only_what_is_over_is_removed_twice_is_as_good_as_once(rig: Rig) -> None:
+    plan, found = both_over(rig)
+    removing, cluster = with_removing(rig, stay=1)
     only_first = [change for change in found.changes if change.task == 0]
-    house.do(house.reconciliation.sync_statuses, StatusWrite(run=plan.run, changes=only_first))
-    known = house.do(house.reconciliation.get_bulk_task_history_data, EvidenceRequest(run=plan.run, tasks="0"))
-    house.do(house.reconciliation.reconcile_tasks, EvidenceWrite(run=plan.run, items=known.items))
+    rig.do(rig.reconciliation.sync_statuses, StatusWrite(run=plan.run, changes=only_first))
+    known = rig.do(rig.reconciliation.get_bulk_task_history_data, EvidenceRequest(run=plan.run, tasks="0"))
+    rig.do(rig.reconciliation.reconcile_tasks, EvidenceWrite(run=plan.run, items=known.items))
     for _ in range(2):
-        removal = house.do(removing.remove_jobs, RemoveJobs(run=plan.run))
+        removal = rig.do(removing.remove_jobs, RemoveJobs(run=plan.run))
         assert (removal.left, removal.rest) == (1, "")
     assert cluster.removed == [(0, 1)] * 2
-    house.do(removing.remove_jobs, RemoveJobs(run=plan.run, tasks="0-1"))
+    rig.do(removing.remove_jobs, RemoveJobs(run=plan.run, tasks="0-1"))
     assert cluster.removed[2:] == [(0, 1), (1, 0)], "of a task that goes on, only earlier attempts"
 
 
 def test_a_page_that_fails_again_and_again_keeps_no_other_from_being_removed(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One job of it cannot be removed, or it takes longer than a try may. In an outage all pages wait."""
     monkeypatch.setattr(reconciliation, "JOBS_REMOVED_IN_A_PAGE", 10)
-    plan = house.started(tasks=15)
-    removing, cluster = with_removing(house)
+    plan = rig.started(tasks=15)
+    removing, cluster = with_removing(rig)
     cluster.trouble = TemporaryError("its log cannot be kept")
     step = RemoveJobs(run=plan.run, tasks="0-14")
     for attempt in (1, 2, 3):
-        assert not [line for line in house.details(plan).log if line.event == "not_removed"], "it may pass"
-        house.environment.info = replace(house.environment.info, attempt=attempt)
+        assert not [line for line in rig.details(plan).log if line.event == "not_removed"], "it may pass"
+        rig.environment.info = replace(rig.environment.info, attempt=attempt)
         with pytest.raises(TemporaryError, match="its log"):
-            house.do(removing.remove_jobs, step)
-    house.environment.info = replace(house.environment.info, attempt=4)
+            rig.do(removing.remove_jobs, step)
+    rig.environment.info = replace(rig.environment.info, attempt=4)
     cluster.outage = TemporaryError("no answer")
     with pytest.raises(TemporaryError, match="no answer"):
-        house.do(removing.remove_jobs, step)
+        rig.do(removing.remove_jobs, step)
     cluster.outage = None
-    assert house.do(removing.remove_jobs, step) == Removal(left=10, rest="10-14")
-    notes = [line.message for line in house.details(plan).log if line.event == "not_removed"]
+    assert rig.do(removing.remove_jobs, step) == Removal(left=10, rest="10-14")
+    notes = [line.message for line in rig.details(plan).log if line.event == "not_removed"]
     assert notes == ["ended jobs stay in the cluster: its log cannot be kept"]
 
 
-def test_many_jobs_are_removed_in_pages(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_jobs_are_removed_in_pages(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reconciliation, "JOBS_REMOVED_IN_A_PAGE", 10)
-    plan = house.started(tasks=15)
-    removing, cluster = with_removing(house)
-    removal = house.do(removing.remove_jobs, RemoveJobs(run=plan.run, tasks="0-14"))
+    plan = rig.started(tasks=15)
+    removing, cluster = with_removing(rig)
+    removal = rig.do(removing.remove_jobs, RemoveJobs(run=plan.run, tasks="0-14"))
     assert (len(cluster.removed), removal.rest) == (10, "10-14")
 
 
@@ -205,56 +205,56 @@ class Showing:
         return self.shown
 
 
-def shown(house: House, plan: RunPlan, *jobs: JobLook) -> tuple[Differences, Showing]:
+def shown(rig: Rig, plan: RunPlan, *jobs: JobLook) -> tuple[Differences, Showing]:
     cluster = Showing(*jobs)
-    step = LookAt(run=plan.run, active=opened(house, plan))
-    looking = replace(house.reconciliation, cluster=cast(Cluster, cluster))
-    return house.do(looking.get_history_statuses_to_sync, step), cluster
+    step = LookAt(run=plan.run, active=opened(rig, plan))
+    looking = replace(rig.reconciliation, cluster=cast(Cluster, cluster))
+    return rig.do(looking.get_history_statuses_to_sync, step), cluster
 
 
-def test_a_task_that_was_never_deployed_is_not_asked_for(house: House) -> None:
-    plan = house.started("sleepy", tasks=4)
-    _, cluster = shown(house, plan)
+def test_a_task_that_was_never_deployed_is_not_asked_for(rig: Rig) -> None:
+    plan = rig.started("sleepy", tasks=4)
+    _, cluster = shown(rig, plan)
     assert list(cluster.watched) == [(0, 1)], "tasks 1 to 3 are queued: that they have no job is no news"
 
 
-def test_pods_that_lost_their_job_are_asked_to_end(house: House) -> None:
-    plan = house.started("sleepy", tasks=1)
-    uid = house.details(plan).tasks[0].job_uid or ""
+def test_pods_that_lost_their_job_are_asked_to_end(rig: Rig) -> None:
+    plan = rig.started("sleepy", tasks=1)
+    uid = rig.details(plan).tasks[0].job_uid or ""
     orphan = JobLook(0, 1, uid, "job", JobPhase.ENDING, ORPHAN_PODS)
-    found, _ = shown(house, plan, orphan)
+    found, _ = shown(rig, plan, orphan)
     assert (found.unwanted, found.evidence) == ("0", "0")
-    found, _ = shown(house, plan, replace(orphan, cause=None))
+    found, _ = shown(rig, plan, replace(orphan, cause=None))
     assert found.unwanted == ""
 
 
-def test_an_image_that_is_missing_for_tasks_is_logged_once(house: House, caplog: pytest.LogCaptureFixture) -> None:
-    plan = house.started("sleepy", tasks=1)
-    uid = house.details(plan).tasks[0].job_uid or ""
+def test_an_image_that_is_missing_for_tasks_is_logged_once(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    plan = rig.started("sleepy", tasks=1)
+    uid = rig.details(plan).tasks[0].job_uid or ""
     waits = JobLook(0, 1, uid, "job", JobPhase.WAITING, IMAGE_PULL, message="401", give_up_after=timedelta(hours=1))
     for message in ("401", "back-off"):
-        differences, _ = shown(house, plan, replace(waits, message=message))
-        house.do(house.reconciliation.sync_statuses, StatusWrite(run=plan.run, changes=differences.changes))
+        differences, _ = shown(rig, plan, replace(waits, message=message))
+        rig.do(rig.reconciliation.sync_statuses, StatusWrite(run=plan.run, changes=differences.changes))
     assert caplog.messages == [f"run {plan.run.run_id}: 1 task cannot start. Task 0: image_pull: 401"]
 
 
 @pytest.mark.parametrize("started", [None, "before the last look", "behind the last look"])
-def test_a_job_that_waits_in_vain_is_ended_only_if_it_still_waits(house: House, started: str | None) -> None:
+def test_a_job_that_waits_in_vain_is_ended_only_if_it_still_waits(rig: Rig, started: str | None) -> None:
     """The webhook that had rejected its pods came back between the look and the end: a live crawl was deleted."""
-    plan = house.started("sleepy", tasks=1)
-    uid = house.details(plan).tasks[0].job_uid or ""
+    plan = rig.started("sleepy", tasks=1)
+    uid = rig.details(plan).tasks[0].job_uid or ""
     waits = JobLook(0, 1, uid, "job", JobPhase.WAITING, IMAGE_PULL, message="401", give_up_after=timedelta())
-    first, _ = shown(house, plan, waits)
-    house.do(house.reconciliation.sync_statuses, StatusWrite(run=plan.run, changes=first.changes))
-    second, cluster = shown(house, plan, waits)
+    first, _ = shown(rig, plan, waits)
+    rig.do(rig.reconciliation.sync_statuses, StatusWrite(run=plan.run, changes=first.changes))
+    second, cluster = shown(rig, plan, waits)
     assert (second.changes, second.unwanted) == ([], "0"), "its task is not over before its job is ended"
     if started == "behind the last look":
         cluster.changed.add((0, 1))
     elif started:
         cluster.shown = Look(complete=True, jobs={(0, 1): replace(waits, phase=JobPhase.RUNNING, cause=None)})
-    stopping = replace(house.stopping, cluster=cast(Cluster, cluster))
-    house.do(stopping.k8_stop_unwanted, StopTasks(run=plan.run, tasks="0"))
-    (task,) = house.details(plan).tasks
+    stopping = replace(rig.stopping, cluster=cast(Cluster, cluster))
+    rig.do(stopping.k8_stop_unwanted, StopTasks(run=plan.run, tasks="0"))
+    (task,) = rig.details(plan).tasks
     if started:
         assert (task.status, cluster.asked) == (TaskStatus.PENDING, [])
     else:
@@ -262,59 +262,59 @@ def test_a_job_that_waits_in_vain_is_ended_only_if_it_still_waits(house: House, 
         assert (cluster.asked, task.events) == ([(0, 1)], ["no such image"])
 
 
-def test_what_has_ended_and_is_still_listed_is_counted_whether_its_end_is_on_record_or_not(house: House) -> None:
-    plan = house.started("sleepy", tasks=1)
-    uid = house.details(plan).tasks[0].job_uid or ""
+def test_what_has_ended_and_is_still_listed_is_counted_whether_its_end_is_on_record_or_not(rig: Rig) -> None:
+    plan = rig.started("sleepy", tasks=1)
+    uid = rig.details(plan).tasks[0].job_uid or ""
     leaves = JobLook(0, 1, uid, "job", JobPhase.FAILED, presence=Presence.BEING_DELETED, pods=Pods.ENDED)
     earlier = replace(leaves, task=1, uid="of-one-that-is-over")
-    assert shown(house, plan, leaves, earlier)[0].leaving == 2
-    assert shown(house, plan, replace(leaves, presence=Presence.PRESENT))[0].leaving == 0
+    assert shown(rig, plan, leaves, earlier)[0].leaving == 2
+    assert shown(rig, plan, replace(leaves, presence=Presence.PRESENT))[0].leaving == 0
 
 
-def test_a_run_is_held_while_every_job_of_it_is_suspended(house: House) -> None:
-    plan = house.started("sleepy", tasks=3, max_parallel=2)
-    house.deploy_children(plan)
-    uids = [str(task.job_uid) for task in house.details(plan).tasks]
+def test_a_run_is_held_while_every_job_of_it_is_suspended(rig: Rig) -> None:
+    plan = rig.started("sleepy", tasks=3, max_parallel=2)
+    rig.deploy_children(plan)
+    uids = [str(task.job_uid) for task in rig.details(plan).tasks]
     main, child = (JobLook(task, 1, uids[task], "job", JobPhase.WAITING, SUSPENDED) for task in (0, 1))
-    assert shown(house, plan, main, child)[0].suspended, "task 2 is queued: it has no job yet"
-    assert not shown(house, plan, main, replace(child, phase=JobPhase.RUNNING, cause=None))[0].suspended
-    assert not shown(house, plan, main, replace(child, phase=JobPhase.RUNNING))[0].suspended, "its pods still end"
-    assert not shown(house, plan, main, replace(child, cause="unschedulable"))[0].suspended
-    assert shown(house, plan, main)[0].suspended is None, "what is not seen may run"
-    assert shown(house, plan, main, replace(child, phase=JobPhase.UNCLEAR, cause=None))[0].suspended is None
-    assert shown(house, plan)[0].suspended is None
+    assert shown(rig, plan, main, child)[0].suspended, "task 2 is queued: it has no job yet"
+    assert not shown(rig, plan, main, replace(child, phase=JobPhase.RUNNING, cause=None))[0].suspended
+    assert not shown(rig, plan, main, replace(child, phase=JobPhase.RUNNING))[0].suspended, "its pods still end"
+    assert not shown(rig, plan, main, replace(child, cause="unschedulable"))[0].suspended
+    assert shown(rig, plan, main)[0].suspended is None, "what is not seen may run"
+    assert shown(rig, plan, main, replace(child, phase=JobPhase.UNCLEAR, cause=None))[0].suspended is None
+    assert shown(rig, plan)[0].suspended is None
 
 
-def test_a_look_tells_how_long_it_took(house: House) -> None:
-    plan = house.started("sleepy", tasks=1)
+def test_a_look_tells_how_long_it_took(rig: Rig) -> None:
+    plan = rig.started("sleepy", tasks=1)
     began = time.monotonic()
-    found, _ = shown(house, plan)
+    found, _ = shown(rig, plan)
     assert 0 < found.seconds < time.monotonic() - began
 
 
-def test_what_never_ends_is_named_and_forced_and_nothing_else(house: House) -> None:
-    plan = house.started("sleepy", tasks=2)
-    house.deploy_children(plan)
-    uids = [str(task.job_uid) for task in house.details(plan).tasks]
+def test_what_never_ends_is_named_and_forced_and_nothing_else(rig: Rig) -> None:
+    plan = rig.started("sleepy", tasks=2)
+    rig.deploy_children(plan)
+    uids = [str(task.job_uid) for task in rig.details(plan).tasks]
     runs = JobLook(0, 1, uids[0], "job", JobPhase.RUNNING)
     never_ends = JobLook(1, 1, uids[1], "job", JobPhase.ENDING, POD_OVERDUE)
-    first, _ = shown(house, plan, runs, never_ends)
+    first, _ = shown(rig, plan, runs, never_ends)
     assert (first.unwanted, first.evidence) == ("", "1"), "the first look only puts it on record"
-    house.do(house.reconciliation.sync_statuses, StatusWrite(run=plan.run, changes=first.changes))
-    second, cluster = shown(house, plan, runs, never_ends)
+    rig.do(rig.reconciliation.sync_statuses, StatusWrite(run=plan.run, changes=first.changes))
+    second, cluster = shown(rig, plan, runs, never_ends)
     assert second.unwanted == "1"
-    stopping = replace(house.stopping, cluster=cast(Cluster, cluster))
-    report = house.do(stopping.k8_stop_unwanted, StopTasks(run=plan.run, tasks="0-1"))
+    stopping = replace(rig.stopping, cluster=cast(Cluster, cluster))
+    report = rig.do(stopping.k8_stop_unwanted, StopTasks(run=plan.run, tasks="0-1"))
     assert (report.asked, cluster.killed, cluster.asked) == (1, [(1, 1)], [])
 
 
 def test_of_many_jobs_that_are_ending_only_some_are_asked_what_they_printed(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reconciliation, "STOPPING_WITH_EVIDENCE", 1)
-    plan = house.started("sleepy", tasks=2)
-    house.deploy_children(plan)
-    uids = [str(task.job_uid) for task in house.details(plan).tasks]
+    plan = rig.started("sleepy", tasks=2)
+    rig.deploy_children(plan)
+    uids = [str(task.job_uid) for task in rig.details(plan).tasks]
     ending = [JobLook(task, 1, uid, "job", JobPhase.ENDING) for task, uid in enumerate(uids)]
-    found, _ = shown(house, plan, *ending)
+    found, _ = shown(rig, plan, *ending)
     assert (len(found.changes), found.evidence) == (2, "0")

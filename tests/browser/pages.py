@@ -19,10 +19,10 @@ from crawler_lifecycle.model.requests import RunRequest
 from crawler_lifecycle.model.states import RunStatus
 from crawler_lifecycle.runs.ports import NewRun
 from tests.browser.chromium import Page, chromium, program
-from tests.databases import missing, ref_to
-from tests.embedded import LINK, processes_of
+from tests.kit.data.databases import missing, ref_to
+from tests.kit.service.embedded import LINK, processes_of
+from tests.kit.waiting import eventually
 from tests.process.crawls import Site, end_all_of, site
-from tests.waiting import eventually
 
 IS_LIVE = "document.querySelector('#live').dataset.state === 'live'"
 DIALOG = "document.querySelector('dialog.start[open]')"

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.server import Server, ServerConnection, serve
 
-from tests.receivers import Answer, PusherServer, Received, serving
+from tests.kit.outside.receivers import Answer, PusherServer, Received, serving
 
 
 class PusherChannelsServer(PusherServer):

@@ -13,9 +13,9 @@ import httpx
 from crawler_lifecycle.flows import Workflow, crawl
 from tests.browser.chromium import Page, chromium
 from tests.browser.pages import IS_LIVE
-from tests.embedded import LINK, processes_of, up
+from tests.kit.service.embedded import LINK, processes_of, up
+from tests.kit.waiting import eventually
 from tests.process.crawls import end_all_of
-from tests.waiting import eventually
 
 SHOPS = Path(__file__).parents[2] / "examples" / "flows" / "shops_manager.py"
 FOLDER = Path(__file__).parents[2] / "docs" / "screenshots"

@@ -17,11 +17,11 @@ from crawler_lifecycle.model.records import RunRecord
 from crawler_lifecycle.model.requests import AcceptedRequest, RunRequest
 from crawler_lifecycle.model.states import RunStatus, TaskStatus
 from crawler_lifecycle.runs.ports import NewRun
-from tests.apis import Api, served
 from tests.browser.chromium import Page, chromium
 from tests.browser.pages import IS_LIVE
-from tests.crawl_results import end_tasks
-from tests.databases import copy_of, ref_to
+from tests.kit.data.crawl_results import end_tasks
+from tests.kit.data.databases import copy_of, ref_to
+from tests.kit.service.apis import Api, served
 
 TEMPORAL_UI = "http://127.0.0.1:1"
 MARKS = [pytest.mark.timeout(240)]

@@ -23,10 +23,10 @@ from crawler_lifecycle.model.requests import RunRequest
 from crawler_lifecycle.model.states import RunStatus, TaskStatus
 from crawler_lifecycle.model.task_changes import TaskChange
 from crawler_lifecycle.runs.ports import NewRun, SupervisorExecution
-from tests.apis import Api, served
 from tests.browser.chromium import Page, chromium
 from tests.browser.pages import IS_LIVE
-from tests.databases import copy_of, ref_to
+from tests.kit.data.databases import copy_of, ref_to
+from tests.kit.service.apis import Api, served
 
 pytestmark = pytest.mark.timeout(240)
 SITE = "label:site:example.com"

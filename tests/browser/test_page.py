@@ -21,8 +21,8 @@ from crawler_lifecycle.model.states import ExportState, RunStatus
 from crawler_lifecycle.runs.ports import NewRun
 from tests.browser.chromium import Page
 from tests.browser.pages import DIALOG, IS_LIVE, fill, finish, of_a_stack, show, unattended, until_said, until_started
-from tests.databases import ref_to
-from tests.messages import a_notice
+from tests.kit.data.databases import ref_to
+from tests.kit.outside.messages import a_notice
 from tests.process.crawls import Site
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(240)]

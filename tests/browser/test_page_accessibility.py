@@ -22,7 +22,7 @@ from tests.browser.pages import IS_LIVE
 from tests.browser.shelf import MARKS, Shelf
 from tests.contracts.flows import failing
 from tests.contracts.managers import item, managed
-from tests.databases import missing
+from tests.kit.data.databases import missing
 
 pytestmark = MARKS
 FOLDER = Path(__file__).with_name("axe")

@@ -22,10 +22,10 @@ from crawler_lifecycle.model.requests import RunRequest
 from crawler_lifecycle.model.states import RunStatus
 from crawler_lifecycle.runs.commands.reading import RunReader
 from crawler_lifecycle.runs.ports import NewRun
-from tests.apis import Api, served
 from tests.browser.chromium import Page, chromium
 from tests.browser.pages import IS_LIVE
-from tests.databases import copy_of, ref_to
+from tests.kit.data.databases import copy_of, ref_to
+from tests.kit.service.apis import Api, served
 
 pytestmark = pytest.mark.timeout(240)
 FIRST_ROW = "document.querySelector('.runs tbody tr')"

@@ -15,8 +15,8 @@ from tests.browser.flow_shapes import diamond
 from tests.browser.pages import IS_LIVE
 from tests.browser.shelf import MARKS, Shelf
 from tests.contracts.flows import pushed
-from tests.databases import missing
-from tests.waiting import eventually
+from tests.kit.data.databases import missing
+from tests.kit.waiting import eventually
 
 pytestmark = MARKS
 PRINTED = "2026-11-26 09:00:00 ERROR: banned\n"

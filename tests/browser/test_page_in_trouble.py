@@ -26,11 +26,11 @@ from tests.browser.pages import (
     until_said,
     until_started,
 )
-from tests.databases import maker_of_runs, ref_to
-from tests.embedded import LINK
+from tests.kit.data.databases import maker_of_runs, ref_to
+from tests.kit.service.embedded import LINK
+from tests.kit.waiting import eventually
 from tests.process.crawls import Site
 from tests.retention.old_runs import CUTOFF, old_runs
-from tests.waiting import eventually
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(240)]
 TALKS = {"talks": "echo so much for that\n"}

@@ -25,8 +25,8 @@ from crawler_lifecycle.stack.plan import free_ports
 from tests.browser.chromium import Page, chromium
 from tests.browser.pages import IS_LIVE
 from tests.browser.shelf import MARKS
-from tests.databases import copy_of
-from tests.waiting import eventually
+from tests.kit.data.databases import copy_of
+from tests.kit.waiting import eventually
 
 pytestmark = MARKS
 BANNER = "document.querySelector('#banner').textContent"

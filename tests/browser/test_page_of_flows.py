@@ -17,8 +17,8 @@ from tests.browser.chromium import Page
 from tests.browser.flow_shapes import diamond
 from tests.browser.shelf import MARKS, TEMPORAL_UI, Shelf
 from tests.contracts.flows import failing, pushed
+from tests.kit.waiting import eventually
 from tests.unit.flows.work import plain
-from tests.waiting import eventually
 
 pytestmark = MARKS
 BOX = "[...document.querySelectorAll('.box')].find((box) => box.title.startsWith('%s'))"

@@ -25,8 +25,8 @@ from tests.browser.pages import IS_LIVE
 from tests.browser.shelf import MARKS, Shelf
 from tests.contracts.flows import pushed
 from tests.contracts.managers import managed, over
-from tests.crawl_results import end_tasks
-from tests.databases import ref_to
+from tests.kit.data.crawl_results import end_tasks
+from tests.kit.data.databases import ref_to
 
 pytestmark = MARKS
 PAGE_FOLDER = Path(__file__).parents[2] / "crawler_lifecycle" / "web" / "page"

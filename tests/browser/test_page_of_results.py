@@ -11,8 +11,8 @@ from crawler_lifecycle.model.states import RunStatus, TaskStatus
 from tests.browser.chromium import Page
 from tests.browser.pages import IS_LIVE
 from tests.browser.shelf import MARKS, Shelf
-from tests.crawl_results import end_tasks
-from tests.databases import ref_to
+from tests.kit.data.crawl_results import end_tasks
+from tests.kit.data.databases import ref_to
 
 pytestmark = MARKS
 MAIN = CrawlResult(

@@ -15,8 +15,8 @@ from crawler_lifecycle.model.requests import StopRequest
 from tests.browser.chromium import Page
 from tests.browser.pages import address_and_token, finish, of_a_stack
 from tests.browser.pusher_channels import PusherChannelsServer, pusher_channels
+from tests.kit.waiting import eventually
 from tests.process.crawls import Site
-from tests.waiting import eventually
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(240)]
 EXAMPLE = Path(__file__).parents[2] / "examples" / "start_dialog"

@@ -20,7 +20,7 @@ from crawler_lifecycle.model.naming import EXPORT_WORKFLOW, FLOW_WORKFLOW, RUN_W
 from crawler_lifecycle.model.records import ALL_RUNS, ExportRecord, RunDetails, TaskRecord
 from crawler_lifecycle.model.states import ExportState, Intent, RunStatus, TaskStatus
 from tests.chaos.ground import Ground
-from tests.embedded import processes_of
+from tests.kit.service.embedded import processes_of
 from tests.process.crawls import Job
 from tests.process.stops import STOPPED
 

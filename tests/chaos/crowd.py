@@ -31,8 +31,8 @@ from tests.chaos.graph import calls_in
 from tests.chaos.ground import Ground
 from tests.chaos.people import People
 from tests.chaos.permits import Permits
+from tests.kit.waiting import InVain, eventually_async
 from tests.process.crawls import most_at_once
-from tests.waiting import InVain, eventually_async
 
 RUNNING, STOPPING, WAITING, HELD = 24, 10, 8, 4
 LIMITED, PERMITS = 4, 2  # runs of a label with a limit, and how many of them have a permit

@@ -12,7 +12,7 @@ from tests.chaos.ground import Ground
 from tests.chaos.manager_comparison import compared_manager
 from tests.chaos.manager_people import ManagerDeed, ManagerPeople
 from tests.chaos.managing import AT_ONCE, Branches
-from tests.waiting import eventually_async
+from tests.kit.waiting import eventually_async
 
 FLOWS = ("branches-1", "branches-2")
 CRAWLS = len(FLOWS) * AT_ONCE  # under way

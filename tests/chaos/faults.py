@@ -14,9 +14,9 @@ from functools import partial
 from random import Random
 
 from tests.chaos.ground import ACCOUNT, PARTS, Ground
-from tests.databases import cut, set_read_only
+from tests.kit.data.databases import cut, set_read_only
+from tests.kit.outside.proxy import Proxy
 from tests.process.crawls import moved
-from tests.proxy import Proxy
 
 Happening = Callable[[Ground, Random], AbstractAsyncContextManager[None]]
 CUT_EVERY = 0.3

@@ -23,11 +23,11 @@ from crawler_lifecycle.settings.stack_file import Process
 from tests.chaos import graph, managing
 from tests.chaos.disk import Disk, small_disk
 from tests.chaos.outside import Outside, outside
-from tests.databases import MariaDB, create_database, mariadb
-from tests.embedded import CRAWLCTL, Crawlctl, environment, of_worker
+from tests.kit.data.databases import MariaDB, create_database, mariadb
+from tests.kit.service.embedded import CRAWLCTL, Crawlctl, environment, of_worker
+from tests.kit.waiting import eventually_async
 from tests.process.crawls import Site, catalogue_of, end_all_of
 from tests.process.stops import CRAWLERS
-from tests.waiting import eventually_async
 
 DISK_MEBIBYTES = 768
 UP_PATIENCE = 180.0  # also with a database that comes back in the middle of it

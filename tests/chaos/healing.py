@@ -18,7 +18,7 @@ from crawler_lifecycle.model.records import RunFilter, RunSummary
 from crawler_lifecycle.model.states import ListedStatus, RunStatus
 from tests.chaos.ground import Ground
 from tests.chaos.people import People
-from tests.chaos.weather import Passed
+from tests.chaos.timeline import Passed
 
 PAUSE = 1.0
 OPEN = tuple(ListedStatus(status) for status in RunStatus if not status.is_over)

@@ -20,8 +20,8 @@ from crawler_lifecycle.http.tokens import Scope, Tokens
 from crawler_lifecycle.settings import stack_file
 from crawler_lifecycle.stack.plan import free_ports
 from tests.chaos.ground import Ground
-from tests.databases import missing
-from tests.waiting import eventually_async
+from tests.kit.data.databases import missing
+from tests.kit.waiting import eventually_async
 
 RULES = Path(__file__).parents[2] / "deploy" / "monitoring" / "rules.yaml"
 FASTER = 20.0

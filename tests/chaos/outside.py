@@ -21,10 +21,10 @@ from urllib.parse import urlsplit
 from botocore.exceptions import BotoCoreError
 
 from crawler_lifecycle.stack.plan import free_ports
-from tests.proxy import Proxy, proxy_to
-from tests.receivers import Receiver, serving
-from tests.stores import BUCKET, CREDENTIALS, KEY, REGION, SECRET, SOURCE, Bus, S3Store, moto_server
-from tests.waiting import PATIENCE
+from tests.kit.outside.proxy import Proxy, proxy_to
+from tests.kit.outside.receivers import Receiver, serving
+from tests.kit.outside.stores import BUCKET, CREDENTIALS, KEY, REGION, SECRET, SOURCE, Bus, S3Store, moto_server
+from tests.kit.waiting import PATIENCE
 
 WEBHOOK_SECRET = "whsec_Y2hhb3MgaXMgbm90IHRoZSBlbmQgb2YgaXQuLi4="
 PREFIX = "crawls/"

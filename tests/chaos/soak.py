@@ -35,8 +35,8 @@ from tests.chaos.manager_comparison import compared_manager
 from tests.chaos.manager_people import ManagerPeople, manager_lives
 from tests.chaos.people import People
 from tests.chaos.permits import Permits
-from tests.chaos.weather import Weather
-from tests.databases import mariadb_is_installed
+from tests.chaos.timeline import FaultTimeline
+from tests.kit.data.databases import mariadb_is_installed
 from tests.process.stops import command
 
 CAPACITY = 20
@@ -56,7 +56,7 @@ class Soak:
 
     def __post_init__(self) -> None:
         self.began = time.monotonic()
-        self.people, self.weather = People(self.ground), Weather(self.ground)
+        self.people, self.timeline = People(self.ground), FaultTimeline(self.ground)
         self.flow_people = FlowPeople(self.ground)
         self.manager_people = ManagerPeople(self.ground)
         self.healing = Healing(self.ground, self.people)
@@ -80,7 +80,7 @@ class Soak:
     async def _storm(self) -> None:
         began, courses = time.monotonic(), list(lives(self.seed, self.seconds))
         async with asyncio.TaskGroup() as everybody:
-            everybody.create_task(self.weather.storm(self.seed, self.seconds))
+            everybody.create_task(self.timeline.storm(self.seed, self.seconds))
             for life in courses:
                 everybody.create_task(self.people.live(life, began, began + self.seconds))
             for flow in flow_lives(self.seed, self.seconds):
@@ -150,9 +150,10 @@ class Soak:
     async def _progress(self) -> None:
         while True:
             await asyncio.sleep(PROGRESS_EVERY)
-            present = ", ".join(self.weather.present) or "none"
+            present = ", ".join(self.timeline.present) or "none"
             counted = await asyncio.to_thread(self._counted)
-            say(f"{time.monotonic() - self.began:5.0f} s  {counted}, {len(self.weather.passed)} faults, now: {present}")
+            faults = len(self.timeline.passed)
+            say(f"{time.monotonic() - self.began:5.0f} s  {counted}, {faults} faults, now: {present}")
 
     def _counted(self) -> str:
         try:
@@ -165,8 +166,8 @@ class Soak:
     def figures(self, found: int) -> str:
         runs = self.people.runs.values()
         ends = sum(self.ground.site.details(run).run.end_number for run in runs)
-        faults = Counter(each.fault for each in self.weather.passed)
-        times = self.healing.times(self.weather.passed)
+        faults = Counter(each.fault for each in self.timeline.passed)
+        times = self.healing.times(self.timeline.passed)
         median = statistics.median(seconds for seconds, _ in times) if times else 0.0
         worst = f"worst {times[-1][0]:.1f} s (run {times[-1][1]}) of {len(times)}" if times else "nothing was wrong"
         kinds = ", ".join(f"{name} {count}" for name, count in sorted(faults.items()))

@@ -17,8 +17,8 @@ from tests.chaos import graph
 from tests.chaos.faults import Fault, faults
 from tests.chaos.ground import Ground, ground
 from tests.chaos.monitoring import Alert, Prometheus, prometheus, watched_settings
-from tests.databases import locked, mariadb_is_installed, missing
-from tests.waiting import eventually_async
+from tests.kit.data.databases import locked, mariadb_is_installed, missing
+from tests.kit.waiting import eventually_async
 
 pytestmark = [pytest.mark.outage, pytest.mark.timeout(400)]
 CALM_SECONDS = 20.0  # several minutes of the rules' time

@@ -9,8 +9,8 @@ from tests.chaos.comparison import left_over
 from tests.chaos.crowd import PLACES, Crowd
 from tests.chaos.ground import ground
 from tests.chaos.people import People
-from tests.databases import mariadb_is_installed, missing
-from tests.waiting import InVain, eventually_async
+from tests.kit.data.databases import mariadb_is_installed, missing
+from tests.kit.waiting import InVain, eventually_async
 
 pytestmark = pytest.mark.timeout(400)
 ON_MARIADB = [

@@ -13,7 +13,7 @@ from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.flows.model.values import to_text
 from crawler_lifecycle.model.flow_states import EndKind, MemberKind
 from tests.contracts.flows import Flow
-from tests.databases import copy_of
+from tests.kit.data.databases import copy_of
 
 NOWHERE = "127.0.0.1:1"
 

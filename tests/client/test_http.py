@@ -22,9 +22,9 @@ from crawler_lifecycle.model.requests import RunRequest
 from crawler_lifecycle.model.states import RunStatus
 from crawler_lifecycle.settings.processes import RemoteSettings
 from crawler_lifecycle.transport.streams import parsed
-from tests import apis
 from tests.client.scripted import DROP, Answer, events, problem, scripted
-from tests.databases import MakeRun, copy_of, ref_to
+from tests.kit.data.databases import MakeRun, copy_of, ref_to
+from tests.kit.service import apis
 
 STARTED = Answer(201, {"workflow_id": "w", "first_execution_run_id": "f", "run_id": 7, "run_uid": "u", "created": True})
 STOPPING = Answer(202, {"run_id": 7, "run_uid": "u", "intent": "STOP", "told": "signal"})

@@ -16,7 +16,7 @@ from crawler_lifecycle.clusters.kubernetes.logs.store import Logs
 from crawler_lifecycle.clusters.kubernetes.observe.jobs import Jobs
 from crawler_lifecycle.model.deployment import Crawler, DeploymentRequest, Resources
 from crawler_lifecycle.model.naming import job_name
-from tests.api_servers import ApiServer, Json, an_access
+from tests.kit.clusters.api_servers import ApiServer, Json, an_access
 
 CRAWLER = Crawler(
     name="bookshop",

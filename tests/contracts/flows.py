@@ -40,7 +40,7 @@ from crawler_lifecycle.model.flow_states import EndKind, MemberKind
 from crawler_lifecycle.model.records import RunRecord
 from crawler_lifecycle.model.states import RunStatus
 from crawler_lifecycle.runs.ports import NewRun, SupervisorExecution
-from tests.databases import ref_to
+from tests.kit.data.databases import ref_to
 from tests.unit.flows.work import plain
 
 MINUTE = timedelta(minutes=1)

@@ -13,7 +13,7 @@ from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.files import FSHelper
 from crawler_lifecycle.managers import BaseLoopScript
 from crawler_lifecycle.managers.authors.arguments import command_line
-from tests.stores import BUCKET, REGION, S3Store, client_of
+from tests.kit.outside.stores import BUCKET, REGION, S3Store, client_of
 
 
 @pytest.fixture(params=["folder", "bucket"])

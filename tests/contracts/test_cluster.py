@@ -10,7 +10,7 @@ import pytest
 from crawler_lifecycle.errors import BadInput, Conflict, NotFound
 from crawler_lifecycle.model.deployment import DeploymentRequest
 from crawler_lifecycle.model.looks import JobLook, JobPhase
-from tests.behaviours import (
+from tests.kit.clusters.behaviours import (
     IGNORES_BEING_ASKED,
     RUNS_UNTIL_ASKED,
     SILENT,
@@ -21,8 +21,8 @@ from tests.behaviours import (
     fails_to_run,
     prints,
 )
-from tests.clusters import Bench
-from tests.waiting import until
+from tests.kit.clusters.clusters import Bench
+from tests.kit.waiting import until
 
 LINES = "".join(f"line {number}\n" for number in range(1, 301)).encode() + b"\377\303"
 PRINTS_LINES = "i=0; while [ $i -lt 300 ]; do i=$((i+1)); echo line $i; done; printf '\\377\\303'; exit 9"

@@ -11,8 +11,8 @@ from sqlalchemy import Connection, text
 
 from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.errors import TemporaryError
-from tests.databases import RELAXED, WITHOUT_TLS, MariaDB, create_database, execute, mariadb, set_read_only
-from tests.proxy import proxy_to
+from tests.kit.data.databases import RELAXED, WITHOUT_TLS, MariaDB, create_database, execute, mariadb, set_read_only
+from tests.kit.outside.proxy import proxy_to
 
 pytestmark = [pytest.mark.mariadb, pytest.mark.timeout(240)]
 CONNECTIONS, NAME, PASSWORD = 4, "failover", "secret"

@@ -9,7 +9,7 @@ import pytest
 from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.errors import NotReady
 from crawler_lifecycle.settings import configuration
-from tests.databases import RELAXED, mariadb, mariadb_is_installed, missing
+from tests.kit.data.databases import RELAXED, mariadb, mariadb_is_installed, missing
 from tests.kubernetes.certificates import Certificates
 
 NAMED, UNNAMED = "127.0.0.1", "127.1"  # the same address; the certificate has the first

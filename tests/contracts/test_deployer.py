@@ -15,7 +15,7 @@ from crawler_lifecycle.clusters.adapters.scheduler_client import SchedulerClient
 from crawler_lifecycle.clusters.ports import Deployer
 from crawler_lifecycle.errors import BadInput, Conflict, LifecycleError, NotReady, Refused, TemporaryError
 from crawler_lifecycle.model.deployment import Crawler
-from tests.schedulers import TOKEN, SmallCluster, a_catalogue, a_request, served
+from tests.kit.clusters.schedulers import TOKEN, SmallCluster, a_catalogue, a_request, served
 
 
 @pytest.fixture

@@ -11,10 +11,10 @@ from crawler_lifecycle.model.flow_states import FlowEvent
 from crawler_lifecycle.model.notices import ExportEvent
 from crawler_lifecycle.model.states import ExportKind
 from crawler_lifecycle.settings.outside import ExportSettings
-from tests.messages import a_flow_event, an_event
-from tests.proxy import proxy_to
-from tests.receivers import Answer, Receiver, serving
-from tests.stores import REGION, Bus
+from tests.kit.outside.messages import a_flow_event, an_event
+from tests.kit.outside.proxy import proxy_to
+from tests.kit.outside.receivers import Answer, Receiver, serving
+from tests.kit.outside.stores import REGION, Bus
 
 
 def settings(url: str, **more: str) -> ExportSettings:

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from crawler_lifecycle.delivery.adapters.zip_writer import RULE, archived_name
 from crawler_lifecycle.errors import BadInput, NotFound, Refused, TemporaryError
-from tests.stores import ENDED_AT, FolderStore, Store
+from tests.kit.outside.stores import ENDED_AT, FolderStore, Store
 
 
 class Bench:

@@ -22,7 +22,7 @@ from crawler_lifecycle.model.flow_states import EndKind, FlowIntent, MemberKind
 from crawler_lifecycle.model.states import RunStatus
 from crawler_lifecycle.testing.memory import MemoryFlow
 from tests.contracts.flows import CANCELLED, COMPLETED, FAILED, MINUTE, Flow, pushed
-from tests.samples import few
+from tests.kit.samples import few
 from tests.unit.flows.random_graphs import build
 
 RUN_ENDS = {

@@ -21,7 +21,7 @@ from crawler_lifecycle.model.flow_states import MemberState
 from crawler_lifecycle.model.requests import FlowLink, RunRequest
 from crawler_lifecycle.model.states import ExportState, RunStatus, TaskStatus
 from tests.contracts.flows import COMPLETED, FAILED, Flow, pushed
-from tests.crawl_results import end_tasks
+from tests.kit.data.crawl_results import end_tasks
 from tests.unit.flows.work import plain
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

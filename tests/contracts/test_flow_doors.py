@@ -24,7 +24,7 @@ from crawler_lifecycle.model.states import RunStatus
 from crawler_lifecycle.runs.ports import SupervisorExecution
 from tests.contracts.flows import FAILED, Flow, paths, pushed, rows_of
 from tests.contracts.wide_flow import wide
-from tests.disguise import CONNECT_ARGS
+from tests.kit.data.disguise import CONNECT_ARGS
 from tests.unit.flows.work import SlowWorker, graft_function, item_and_context, plain, with_context
 
 

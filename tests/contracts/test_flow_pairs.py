@@ -28,8 +28,8 @@ from crawler_lifecycle.runs.ports import SupervisorExecution
 from tests.contracts.contention import Act, contended_pairs
 from tests.contracts.flows import COMPLETED, FAILED, MINUTE, Flow, pushed
 from tests.crash.ports import between, methods_of
-from tests.databases import ref_to
-from tests.samples import few
+from tests.kit.data.databases import ref_to
+from tests.kit.samples import few
 from tests.unit.flows.work import graft_function, item_and_context, plain
 
 ROUNDS = 2  # of each pair

@@ -19,7 +19,7 @@ from crawler_lifecycle.model.states import RunStatus
 from tests.contracts.flows import CANCELLED, FAILED, Flow, pushed
 from tests.contracts.managers import managed, over
 from tests.contracts.statements import counted
-from tests.databases import MakeRun
+from tests.kit.data.databases import MakeRun
 from tests.unit.flows.work import plain
 
 MIB = 1024 * 1024

@@ -18,8 +18,8 @@ from crawler_lifecycle.delivery.adapters.json_lines import FilePusher
 from crawler_lifecycle.errors import NotReady, TemporaryError
 from crawler_lifecycle.model.flow_states import FlowNotice
 from crawler_lifecycle.model.notices import ExportEvent, Notice
-from tests.messages import a_flow_notice, a_notice, an_event
-from tests.stores import ENDED_AT
+from tests.kit.outside.messages import a_flow_notice, a_notice, an_event
+from tests.kit.outside.stores import ENDED_AT
 
 RUN = str(uuid4())
 

@@ -34,8 +34,8 @@ from crawler_lifecycle.clusters.ports import LogChunk
 from crawler_lifecycle.errors import BadInput, Conflict, NotReady, Refused, TemporaryError
 from crawler_lifecycle.model.looks import JobKey, JobLook, JobPhase
 from crawler_lifecycle.model.reasons import JOB_CHANGED, JOB_LEAVING, LABELS_REMOVED
-from tests.api_servers import Answered, Fault, Json, an_api_server
 from tests.contracts.acting import CRAWLER, Acting, ended_with, warn
+from tests.kit.clusters.api_servers import Answered, Fault, Json, an_api_server
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from crawler_lifecycle.clusters.kubernetes.http.connection import ApiAccess
 from crawler_lifecycle.clusters.kubernetes.http.server_checks import RIGHTS, missing_rights
 from crawler_lifecycle.errors import NotReady
 from crawler_lifecycle.settings.cluster import BUSY_SECONDS
-from tests.api_servers import Answered, ApiServer, Fault, Json, an_access, an_api_server
+from tests.kit.clusters.api_servers import Answered, ApiServer, Fault, Json, an_access, an_api_server
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from crawler_lifecycle.clusters.kubernetes.http.api import KubernetesApi
 from crawler_lifecycle.clusters.kubernetes.observe import changes
 from crawler_lifecycle.clusters.kubernetes.observe.changes import Changes
 from crawler_lifecycle.errors import TemporaryError
-from tests.api_servers import Answered, ApiServer, Fault, Seen, a_change, an_access, an_api_server
-from tests.waiting import until
+from tests.kit.clusters.api_servers import Answered, ApiServer, Fault, Seen, a_change, an_access, an_api_server
+from tests.kit.waiting import until
 
 INSTALLATION = str(uuid4())
 ONE, TWO = str(uuid4()), str(uuid4())

@@ -22,8 +22,8 @@ from crawler_lifecycle.model.deployment import Crawler, DeploymentRequest
 from crawler_lifecycle.model.looks import JobPhase
 from crawler_lifecycle.settings import configuration
 from crawler_lifecycle.settings.installation import Installation
-from tests.api_servers import Answered, ApiServer, Fault, an_access, an_api_server
-from tests.waiting import until
+from tests.kit.clusters.api_servers import Answered, ApiServer, Fault, an_access, an_api_server
+from tests.kit.waiting import until
 
 INSTALLATION = str(uuid4())
 

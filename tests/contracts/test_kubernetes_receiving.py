@@ -12,7 +12,7 @@ import pytest
 from crawler_lifecycle.clusters.kubernetes.http import answers
 from crawler_lifecycle.clusters.kubernetes.http.answers import ApiFailed, Missing
 from crawler_lifecycle.clusters.kubernetes.http.api import KubernetesApi
-from tests.api_servers import Answered, ApiServer, Fault, an_access, an_api_server
+from tests.kit.clusters.api_servers import Answered, ApiServer, Fault, an_access, an_api_server
 
 LONG = " ".join(str(number) for number in range(40_000))
 

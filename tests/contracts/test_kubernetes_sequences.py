@@ -15,11 +15,11 @@ from crawler_lifecycle.clusters.kubernetes.naming import ATTEMPT, INSTALLATION, 
 from crawler_lifecycle.model.naming import job_name
 from crawler_lifecycle.model.retries import Retries
 from crawler_lifecycle.model.states import TaskStatus
-from tests.api_servers import ApiServer, Json, an_api_server
-from tests.mortals import Line, Trouble
-from tests.samples import examples
-from tests.small_cluster import owner_of
-from tests.supervised import Step, Supervised
+from tests.kit.clusters.api_servers import ApiServer, Json, an_api_server
+from tests.kit.clusters.doomed import Line, Trouble
+from tests.kit.clusters.small_cluster import owner_of
+from tests.kit.clusters.supervised import Step, Supervised
+from tests.kit.samples import examples
 
 TASKS = 3  # the name of the last one's Job is taken
 RETRIES = Retries(infrastructure=2, program=1, pause_seconds=0)

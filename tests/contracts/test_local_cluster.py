@@ -31,8 +31,8 @@ from crawler_lifecycle.errors import Refused, TemporaryError
 from crawler_lifecycle.model.deployment import Crawler, DeploymentRequest
 from crawler_lifecycle.model.looks import JobPhase
 from crawler_lifecycle.model.retries import Retries
-from tests.clusters import LocalBench
-from tests.waiting import until
+from tests.kit.clusters.clusters import LocalBench
+from tests.kit.waiting import until
 
 SLEEP = "echo up > up; exec sleep 1000"
 ORDERLY = "trap 'echo bye; exit 0' TERM; echo up; sleep 1000 & while :; do wait; done"

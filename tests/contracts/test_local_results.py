@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from crawler_lifecycle.model.crawl_results import CrawlResult
-from tests.clusters import LocalBench
+from tests.kit.clusters.clusters import LocalBench
 
 ACCOUNT = json.dumps({"crawl_result": 1, "outcome": "banned", "stats": {"items": 3}})
 

@@ -28,7 +28,7 @@ from crawler_lifecycle.runs.ports import SupervisorExecution
 from tests.contracts.managers import Managed, added, managed, numbers, pushed_manager
 from tests.contracts.statements import counted
 from tests.crash.ports import methods_of
-from tests.databases import copy_of, ref_to
+from tests.kit.data.databases import copy_of, ref_to
 
 LONG_AGO = datetime(2026, 1, 1, tzinfo=UTC)
 REQUEST = RunParameters(crawler="books")

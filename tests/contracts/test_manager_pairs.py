@@ -21,7 +21,7 @@ from crawler_lifecycle.model.states import RunStatus
 from crawler_lifecycle.runs.ports import SupervisorExecution
 from tests.contracts.contention import Act, contended_pairs
 from tests.contracts.managers import added, item, managed
-from tests.samples import few
+from tests.kit.samples import few
 
 NAMES = itertools.count()
 AT_ONCE = 4  # crawls under way

@@ -22,9 +22,9 @@ from crawler_lifecycle.model.flow_states import FlowFailure, FlowNotice, MemberS
 from crawler_lifecycle.model.notices import AnyNotice, Notice
 from crawler_lifecycle.model.records import Explanation
 from crawler_lifecycle.settings.outside import NoticeSettings
-from tests.messages import a_flow_notice, a_notice
-from tests.proxy import proxy_to
-from tests.receivers import Answer, PusherServer, Receiver, serving
+from tests.kit.outside.messages import a_flow_notice, a_notice
+from tests.kit.outside.proxy import proxy_to
+from tests.kit.outside.receivers import Answer, PusherServer, Receiver, serving
 
 OLD, NEW = (f"whsec_{base64.b64encode(bytes([number]) * 32).decode()}" for number in (1, 2))
 LONG = 9.0

@@ -23,8 +23,8 @@ from crawler_lifecycle.delivery.aws import archives
 from crawler_lifecycle.delivery.aws.archives import LARGEST, MOST_PARTS, S3Archiver, Upload, part_size
 from crawler_lifecycle.delivery.ports import Archive
 from crawler_lifecycle.errors import NotReady, TemporaryError
-from tests.proxy import Proxy, proxy_to
-from tests.stores import BUCKET, ENDED_AT, SMALLEST_PART, S3Store
+from tests.kit.outside.proxy import Proxy, proxy_to
+from tests.kit.outside.stores import BUCKET, ENDED_AT, SMALLEST_PART, S3Store
 
 MIB = 1024 * 1024
 RUN = str(uuid4())

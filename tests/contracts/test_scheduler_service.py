@@ -13,7 +13,7 @@ from crawler_lifecycle.clusters.processes import LARGEST_BODY, ServiceTokens, ma
 from crawler_lifecycle.errors import NotReady, TemporaryError
 from crawler_lifecycle.model.deployment import DeploymentRequest, Problem
 from crawler_lifecycle.settings.configuration import load
-from tests.schedulers import METRICS_TOKEN, READ_TOKEN, TOKEN, SmallCluster, a_catalogue, a_request, served
+from tests.kit.clusters.schedulers import METRICS_TOKEN, READ_TOKEN, TOKEN, SmallCluster, a_catalogue, a_request, served
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "scheduler-openapi.json"
 

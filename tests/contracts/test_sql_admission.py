@@ -23,7 +23,7 @@ from crawler_lifecycle.model.states import IN_CLUSTER, RunStatus, TaskStatus
 from crawler_lifecycle.model.task_changes import TaskChange
 from crawler_lifecycle.runs.ports import Claim, SupervisorExecution
 from crawler_lifecycle.runs.store import passes
-from tests.databases import MakeRun, give_away, ref_to
+from tests.kit.data.databases import MakeRun, give_away, ref_to
 
 MINUTE, EXPIRED, LONG_EXPIRED = timedelta(minutes=1), timedelta(seconds=-1), timedelta(seconds=-61)
 SITE, TENANT = "label:site:a", "label:tenant:acme"

@@ -25,8 +25,8 @@ from crawler_lifecycle.model.run_plan import RunRef
 from crawler_lifecycle.model.states import IN_CLUSTER, OVER, Intent, RunStatus, TaskStatus
 from crawler_lifecycle.model.task_changes import TaskChange
 from crawler_lifecycle.runs.ports import Addition, Claim, SupervisorExecution
-from tests.databases import MakeRun
-from tests.samples import few
+from tests.kit.data.databases import MakeRun
+from tests.kit.samples import few
 
 MINUTE, EXPIRED, LONG_EXPIRED = timedelta(minutes=1), timedelta(seconds=-1), timedelta(seconds=-61)
 TIMES = (MINUTE, EXPIRED, LONG_EXPIRED)

@@ -12,7 +12,7 @@ from crawler_lifecycle.model.notices import Notice
 from crawler_lifecycle.model.records import RunRecord
 from crawler_lifecycle.model.states import ExportState, Report, RunStatus
 from tests.contracts.exports import event_of
-from tests.databases import MakeRun, give_away, ref_to
+from tests.kit.data.databases import MakeRun, give_away, ref_to
 
 LONG_AGO = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -16,7 +16,7 @@ from crawler_lifecycle.model.requests import StopRequest
 from crawler_lifecycle.model.states import ExportKind, RunStatus, StopPhase, TaskStatus
 from crawler_lifecycle.model.task_changes import TaskChange, TaskEvidence
 from crawler_lifecycle.runs.ports import Claim, SupervisorExecution
-from tests.databases import MakeRun, ref_to
+from tests.kit.data.databases import MakeRun, ref_to
 
 MINUTE, MICROSECOND = timedelta(minutes=1), timedelta(microseconds=1)
 Write = Callable[[Database, RunRecord], object]

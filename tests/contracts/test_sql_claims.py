@@ -19,7 +19,7 @@ from crawler_lifecycle.model.requests import StopRequest
 from crawler_lifecycle.model.states import Intent, TaskStatus
 from crawler_lifecycle.model.task_changes import TaskChange
 from crawler_lifecycle.runs.ports import Claim, Claims, SupervisorExecution
-from tests.databases import MakeRun, give_away, ref_to
+from tests.kit.data.databases import MakeRun, give_away, ref_to
 
 MINUTE = timedelta(minutes=1)
 EXPIRED = timedelta(seconds=-1)

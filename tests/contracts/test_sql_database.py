@@ -1,4 +1,4 @@
-"""Does trouble with a database reach the rest of the house as one clear line that says what to do?"""
+"""Does trouble with a database reach the rest of the rig as one clear line that says what to do?"""
 
 import sqlite3
 import threading
@@ -19,7 +19,7 @@ from crawler_lifecycle.database.transactions import lock_run
 from crawler_lifecycle.errors import Conflict, NotReady, PermanentError, TemporaryError
 from crawler_lifecycle.settings import Settings
 from crawler_lifecycle.settings.processes import LEAST_CONNECTIONS
-from tests.databases import MakeRun, with_parameters
+from tests.kit.data.databases import MakeRun, with_parameters
 
 SQLITE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 COLUMNS = "information_schema.columns"

@@ -9,7 +9,7 @@ from crawler_lifecycle.model.notices import ExportEvent
 from crawler_lifecycle.model.records import RunRecord
 from crawler_lifecycle.model.states import ExportKind, ExportState, RunStatus
 from tests.contracts.exports import event_of
-from tests.databases import MakeRun, ref_to
+from tests.kit.data.databases import MakeRun, ref_to
 
 
 def state_of(database: Database, run: RunRecord) -> str:

@@ -17,7 +17,7 @@ from crawler_lifecycle.model.run_plan import RunRef
 from crawler_lifecycle.model.states import ExportState, Intent, RunStatus, TaskStatus
 from crawler_lifecycle.model.task_changes import TaskChange
 from crawler_lifecycle.runs.ports import NewRun
-from tests.databases import MakeRun, in_substance, ref_to
+from tests.kit.data.databases import MakeRun, in_substance, ref_to
 
 TIMES = st.datetimes(datetime.fromisoformat("1971-01-01"), timezones=st.just(UTC))
 ASKED = datetime(2026, 3, 29, 1, 30, 0, 123456, UTC)

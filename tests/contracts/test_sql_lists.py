@@ -16,7 +16,7 @@ from crawler_lifecycle.model.reasons import BY_A_STOP
 from crawler_lifecycle.model.records import WINDOW, RunFilter, RunSummary
 from crawler_lifecycle.model.states import ListedStatus, RunStatus, Trigger
 from crawler_lifecycle.runs.store import choosing
-from tests.databases import MakeRun
+from tests.kit.data.databases import MakeRun
 
 RUNS, TRIES = 40, 25
 CRAWLERS, REASONS = ("books", "toys", "Bookshop"), ("all_succeeded", "stopped", "stopped_forced", "exit_3")

@@ -22,7 +22,7 @@ from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.database.migrate import VERSIONS, check, revision, upgrade
 from crawler_lifecycle.database.schema import REVISION, metadata
 from crawler_lifecycle.errors import LifecycleError, NotReady
-from tests.databases import kill
+from tests.kit.data.databases import kill
 
 
 def test_the_migrated_schema_is_the_one_in_the_code(database: Database) -> None:

@@ -9,8 +9,8 @@ from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.errors import Fenced
 from crawler_lifecycle.model.notices import Notice, NoticeKind
 from crawler_lifecycle.model.records import RunRecord
-from tests.databases import MakeRun, ref_to
-from tests.messages import a_notice
+from tests.kit.data.databases import MakeRun, ref_to
+from tests.kit.outside.messages import a_notice
 
 NOON = datetime(2026, 11, 20, 12, 0, 0, 123456, tzinfo=UTC)
 

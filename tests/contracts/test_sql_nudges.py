@@ -10,7 +10,7 @@ from crawler_lifecycle.model.records import RunRecord
 from crawler_lifecycle.model.states import RunStatus
 from crawler_lifecycle.model.supervision import Nudge
 from tests.contracts.statements import counted
-from tests.databases import MakeRun, give_away, ref_to
+from tests.kit.data.databases import MakeRun, give_away, ref_to
 
 
 def end(database: Database, run: RunRecord) -> None:

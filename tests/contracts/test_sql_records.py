@@ -14,8 +14,8 @@ from crawler_lifecycle.model.records import RunCounts, RunFilter, RunSummary
 from crawler_lifecycle.model.requests import StopRequest
 from crawler_lifecycle.model.states import ListedStatus, RunStatus, TaskStatus, Trigger
 from tests.contracts.statements import plan_of
-from tests.crawl_results import end_tasks
-from tests.databases import MakeRun, ref_to
+from tests.kit.data.crawl_results import end_tasks
+from tests.kit.data.databases import MakeRun, ref_to
 
 REQUESTERS = [("ann", Trigger.API), ("bob", Trigger.API), (None, Trigger.API), ("ann", Trigger.MANUAL)]
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)

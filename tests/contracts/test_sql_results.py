@@ -7,8 +7,8 @@ from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.model.crawl_results import CrawlResult
 from crawler_lifecycle.model.states import RunStatus, TaskStatus
 from crawler_lifecycle.runs.ports import SupervisorExecution
-from tests.crawl_results import end_tasks
-from tests.databases import MakeRun, ref_to
+from tests.kit.data.crawl_results import end_tasks
+from tests.kit.data.databases import MakeRun, ref_to
 
 BANNED = CrawlResult(outcome="banned", stats={"items": 3, "why": "403"}, result={"next": 7})
 MORE = CrawlResult(outcome="finished", stats={"items": 4, "pages": 9}, result="unused")

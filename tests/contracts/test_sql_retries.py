@@ -18,7 +18,7 @@ from crawler_lifecycle.model.states import RunStatus, TaskStatus
 from crawler_lifecycle.model.task_changes import TaskChange, TaskEvidence
 from crawler_lifecycle.runs.ports import Runs, SupervisorExecution, Tasks
 from tests.contracts.statements import counted
-from tests.databases import MakeRun, ref_to
+from tests.kit.data.databases import MakeRun, ref_to
 
 MINUTE = timedelta(minutes=1)
 PAST = datetime(2026, 1, 1, tzinfo=UTC)

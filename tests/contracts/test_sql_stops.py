@@ -15,7 +15,7 @@ from crawler_lifecycle.model.records import LogRecord, RunRecord
 from crawler_lifecycle.model.requests import StopRequest
 from crawler_lifecycle.model.states import Intent, RunStatus, StopPhase
 from crawler_lifecycle.runs.ports import Runs, SupervisorExecution
-from tests.databases import MakeRun, give_away, ref_to
+from tests.kit.data.databases import MakeRun, give_away, ref_to
 
 ASKED = datetime(2026, 3, 29, 1, 30, 0, 123456, UTC)
 BY_ANN = StopRequest(actor="ann", reason="wrong site", door="crawlctl")

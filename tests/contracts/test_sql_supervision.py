@@ -19,7 +19,7 @@ from crawler_lifecycle.model.run_plan import Clock, RunRef
 from crawler_lifecycle.model.states import OVER, ExportState, Intent, RunStatus, TaskStatus
 from crawler_lifecycle.model.task_changes import TaskChange, TaskEvidence
 from crawler_lifecycle.runs.ports import Claim, Runs, SupervisorExecution
-from tests.databases import MakeRun, give_away, in_substance, ref_to
+from tests.kit.data.databases import MakeRun, give_away, in_substance, ref_to
 
 ASKED = datetime(2026, 3, 29, 1, 30, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)

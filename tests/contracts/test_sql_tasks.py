@@ -20,7 +20,7 @@ from crawler_lifecycle.model.states import OVER, TaskStatus
 from crawler_lifecycle.model.task_changes import TaskChange, TaskEvidence
 from crawler_lifecycle.runs.store.tasks import FEW
 from tests.contracts.statements import counted
-from tests.databases import MakeRun, ref_to
+from tests.kit.data.databases import MakeRun, ref_to
 
 STARTED = datetime(2026, 10, 25, 1, 59, 59, 999999, UTC)
 ANY = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -22,7 +22,7 @@ from crawler_lifecycle.runs.ports import SupervisorExecution
 from tests.contracts.exports import event_of
 from tests.contracts.flows import pushed
 from tests.contracts.statements import plan_of
-from tests.databases import MakeRun, ref_to
+from tests.kit.data.databases import MakeRun, ref_to
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 RETRY = NextAttempt(kind=FailureKind.PROGRAM, deploy_after=START)

@@ -23,7 +23,7 @@ from crawler_lifecycle.model.states import RunStatus, TaskStatus
 from crawler_lifecycle.model.task_changes import TaskChange
 from crawler_lifecycle.runs.ports import Claim
 from tests.contracts.statements import counted
-from tests.databases import MakeRun, copy_run, maker_of_runs, ref_to
+from tests.kit.data.databases import MakeRun, copy_run, maker_of_runs, ref_to
 
 MINUTE = timedelta(minutes=1)
 SITE = "label:site:a"

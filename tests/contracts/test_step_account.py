@@ -24,8 +24,8 @@ from crawler_lifecycle.model.records import RunRecord
 from crawler_lifecycle.model.states import ExportKind, ExportState
 from tests.contracts.flows import Flow, pushed
 from tests.contracts.managers import Managed, added, managed
-from tests.crawl_results import end_tasks
-from tests.databases import WITHOUT_TLS, create_database, execute
+from tests.kit.data.crawl_results import end_tasks
+from tests.kit.data.databases import WITHOUT_TLS, create_database, execute
 from tests.services.flows import authors
 from tests.services.flows.supervised import PATIENCE, hosted
 

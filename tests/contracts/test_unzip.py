@@ -10,8 +10,8 @@ import pytest
 
 from crawler_lifecycle.delivery.adapters.archive import archive_writer
 from crawler_lifecycle.delivery.adapters.zip_writer import Entry, ZipWriter
-from tests.stores import ENDED_AT
-from tests.unzips import PROGRAMS, content_of, verify
+from tests.kit.outside.stores import ENDED_AT
+from tests.kit.outside.unzips import PROGRAMS, content_of, verify
 
 MIB = 1 << 20
 MORE_THAN_32_BITS = (4 << 30) + 5

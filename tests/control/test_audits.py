@@ -33,13 +33,13 @@ from crawler_lifecycle.model.requests import RunRequest, StopRequest
 from crawler_lifecycle.model.states import RunStatus
 from crawler_lifecycle.runs.ports import NewRun
 from crawler_lifecycle.settings.installation import Installation
-from tests.audits import audited
-from tests.clusters import LocalBench
-from tests.databases import ref_to
-from tests.messages import a_notice
-from tests.plays import working
-from tests.schedulers import TOKEN, a_catalogue, served
-from tests.waiting import eventually_async
+from tests.kit.clusters.clusters import LocalBench
+from tests.kit.clusters.schedulers import TOKEN, a_catalogue, served
+from tests.kit.data.databases import ref_to
+from tests.kit.outside.messages import a_notice
+from tests.kit.service.audits import audited
+from tests.kit.temporal.plays import working
+from tests.kit.waiting import eventually_async
 
 CATALOGUE = '[crawlers.sleeper]\ncommand = ["/bin/sh", "-c", "exec sleep 300"]\n'
 PATIENCE = 60.0

@@ -40,7 +40,7 @@ from crawler_lifecycle.model.states import RunStatus
 from crawler_lifecycle.schedules.model import ScheduleRequest
 from crawler_lifecycle.settings.installation import Installation
 from tests.contracts.flows import Flow
-from tests.databases import copy_of
+from tests.kit.data.databases import copy_of
 from tests.unit.flows.work import plain
 
 

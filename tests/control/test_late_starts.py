@@ -14,7 +14,7 @@ from crawler_lifecycle.model.naming import RUN_WORKFLOW
 from crawler_lifecycle.schedules.commands.late_starts import LateStarts, late_starts, requests_without_run
 from crawler_lifecycle.schedules.processes import LateStartMetrics
 from crawler_lifecycle.temporal.engine import Engine
-from tests.waiting import eventually_async
+from tests.kit.waiting import eventually_async
 
 
 @pytest.fixture

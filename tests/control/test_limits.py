@@ -18,9 +18,9 @@ from crawler_lifecycle.limits.commands import LimitCommands, scopes_with_room
 from crawler_lifecycle.model.limits import INSTALLATION, LimitChange, LimitRecord, PauseRequest, ScopeName
 from crawler_lifecycle.settings.installation import Installation
 from crawler_lifecycle.transport.http_client import HttpAnswer, HttpClient
-from tests.databases import MakeRun, copy_of, ref_to
-from tests.schedulers import TOKEN, SmallCluster, a_catalogue
-from tests.schedulers import served as served_scheduler
+from tests.kit.clusters.schedulers import TOKEN, SmallCluster, a_catalogue
+from tests.kit.clusters.schedulers import served as served_scheduler
+from tests.kit.data.databases import MakeRun, copy_of, ref_to
 
 SITE = "site:example.com"
 

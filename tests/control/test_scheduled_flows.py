@@ -21,11 +21,11 @@ from crawler_lifecycle.model.requests import RunRequest, refusals_as_bad_input
 from crawler_lifecycle.schedules.commands.schedule_commands import ScheduleCommands
 from crawler_lifecycle.schedules.model import Occurrence, OccurrenceOutcome, Overlap, ScheduleRequest, SkipReason
 from crawler_lifecycle.settings.installation import Installation
-from tests.databases import copy_of
-from tests.flow_stage import FlowStage, flow_stage
-from tests.schedulers import TOKEN, SmallCluster, a_catalogue, served
+from tests.kit.clusters.schedulers import TOKEN, SmallCluster, a_catalogue, served
+from tests.kit.data.databases import copy_of
+from tests.kit.temporal.flow_stage import FlowStage, flow_stage
+from tests.kit.waiting import eventually, eventually_async
 from tests.unit.flows.work import plain
-from tests.waiting import eventually, eventually_async
 from tests.workflows.graphs import pair
 
 

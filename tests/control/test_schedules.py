@@ -41,8 +41,8 @@ from crawler_lifecycle.schedules.model import (
     Triggered,
 )
 from crawler_lifecycle.settings.installation import Installation
-from tests.schedulers import TOKEN, SmallCluster, a_catalogue, served
-from tests.waiting import eventually_async
+from tests.kit.clusters.schedulers import TOKEN, SmallCluster, a_catalogue, served
+from tests.kit.waiting import eventually_async
 
 QUEUE = "schedules-under-test"
 PATIENCE = 60.0
@@ -493,8 +493,8 @@ async def test_a_create_is_recorded_before_it_acts_and_forgotten_if_it_is_refuse
     with monkeypatch.context() as patched:
         patched.setattr(Client, "create_schedule", dies)
         with pytest.raises(RuntimeError):
-            await schedules.create(yearly("mortal"))
-    assert recorded("mortal") == ["create"]
+            await schedules.create(yearly("doomed"))
+    assert recorded("doomed") == ["create"]
     await schedules.create(yearly("claimed"))
     with pytest.raises(Conflict):
         await schedules.create(yearly("claimed"))

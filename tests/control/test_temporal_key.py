@@ -29,13 +29,13 @@ from crawler_lifecycle.runs.processes.watcher import Watcher
 from crawler_lifecycle.settings.installation import Installation
 from crawler_lifecycle.temporal.engine import Engine
 from crawler_lifecycle.temporal.worker_checks import check_worker
-from tests import apis
+from tests.kit.clusters.schedulers import TOKEN, a_catalogue, served
+from tests.kit.service import apis
+from tests.kit.temporal.gate import Gate, guarded
+from tests.kit.temporal.plays import working
+from tests.kit.temporal.servers import FAST, temporal_program
+from tests.kit.waiting import eventually, until
 from tests.kubernetes.certificates import Certificates
-from tests.plays import working
-from tests.schedulers import TOKEN, a_catalogue, served
-from tests.servers import FAST, temporal_program
-from tests.temporal_gate import Gate, guarded
-from tests.waiting import eventually, until
 from workers import lifecycle
 
 KEY = "the-key-of-this-test"

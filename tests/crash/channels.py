@@ -10,7 +10,7 @@ HOST, OBJECT = "host", "object"
 CALLED, ANSWERED = "called", "answered"
 
 
-def mortal_channel(deaths: Deaths, side: str) -> None:
+def doomed_channel(deaths: Deaths, side: str) -> None:
     """Let this process die before and after each call of the object. The points are `side.call.called` and so on."""
     send, receive = Channel.send, Channel.receive
     calls = WeakKeyDictionary[Channel, str]()  # the last call of each object

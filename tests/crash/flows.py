@@ -26,7 +26,7 @@ from crawler_lifecycle.model.records import RunFilter
 from crawler_lifecycle.model.states import TaskStatus
 from tests.crash.graph import addition, calls_of, deciding, hanging, whole
 from tests.crash.stack import PATIENCE, PAUSE, Case, patiently, until
-from tests.embedded import environment
+from tests.kit.service.embedded import environment
 from tests.process.stops import assert_stopped, notices
 
 FAILED = {0: 3, 1: 3}

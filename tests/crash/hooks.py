@@ -42,11 +42,11 @@ from crawler_lifecycle.model.reasons import IMAGE_PULL, SUSPENDED
 from crawler_lifecycle.runs.processes.dispatcher import Dispatcher
 from crawler_lifecycle.runs.processes.watcher import Watcher
 from crawler_lifecycle.temporal.boundary import Boundary  # noqa: F401 (loaded before the first fork)
-from tests.crash.channels import HOST, mortal_channel
+from tests.crash.channels import HOST, doomed_channel
 from tests.crash.deaths import Deaths
 from tests.crash.faults import OF_PORTS, Fault, Faulty, LosingCommits, one_after_the_other, one_fault
 from tests.crash.ports import Way, between, by_way_of, methods_of, through
-from tests.crash.steps import THEN, MortalSteps
+from tests.crash.steps import THEN, DoomedSteps
 
 BEFORE, AFTER = "before", "after"
 MOMENTS = (BEFORE, AFTER, THEN)
@@ -60,12 +60,12 @@ OF_THE_CLUSTER = [*methods_of(Cluster), *methods_of(PlacesJobs)]
 def living(part: str, deaths: Deaths, faulty: Faulty | None = None) -> AbstractContextManager[None]:
     """Return what a part of this kind lives with."""
     if part == "lifecycle":
-        return mortal(deaths, faulty)
-    return mortal_host(deaths, faulty) if part == "flows" else troubled(deaths)
+        return doomed(deaths, faulty)
+    return doomed_host(deaths, faulty) if part == "flows" else troubled(deaths)
 
 
 @contextmanager
-def mortal(deaths: Deaths, faulty: Faulty | None = None) -> Iterator[None]:
+def doomed(deaths: Deaths, faulty: Faulty | None = None) -> Iterator[None]:
     """A worker, in its activities and in the steps of its workflows. `faulty`: how the ports of its activities are, or
     its connections to the database."""
     with ExitStack() as changed:
@@ -81,12 +81,12 @@ def mortal(deaths: Deaths, faulty: Faulty | None = None) -> Iterator[None]:
 
 
 @contextmanager
-def mortal_host(deaths: Deaths, faulty: Faulty | None = None) -> Iterator[None]:
+def doomed_host(deaths: Deaths, faulty: Faulty | None = None) -> Iterator[None]:
     """A host of steps, around its activity and around each call of the ledgers, and at the messages of managers.
 
     `faulty`: how the ledger and the starts of managers are."""
     deaths.folder.mkdir(parents=True, exist_ok=True)
-    mortal_channel(deaths, HOST)
+    doomed_channel(deaths, HOST)
     dying = partial(_dying, deaths)
     of_managers = dying if faulty is None else one_fault(faulty, dying)
     with (
@@ -186,9 +186,9 @@ def _app(way: Way, cluster: Any, *given: Any, **options: Any) -> Any:
 
 def _plugin(
     deaths: Deaths, way: Way | None, activities: Sequence[Callable[..., Any]], **options: Any
-) -> "MortalPlugin":
+) -> "DoomedPlugin":
     activities = _changed(partial(_with_cluster, partial(_shown, deaths.folder)), activities)
-    return MortalPlugin(deaths, _changed(partial(by_way_of, way), activities) if way else activities, **options)
+    return DoomedPlugin(deaths, _changed(partial(by_way_of, way), activities) if way else activities, **options)
 
 
 def _with_cluster(way: Way, holder: Any) -> Any:
@@ -206,35 +206,35 @@ def _changed(change: Callable[[Any], Any], activities: Sequence[Callable[..., An
     return [getattr(holders[id(each.__self__)], each.__name__) for each in activities]  # type: ignore[attr-defined]
 
 
-class MortalPlugin(LifecyclePlugin):
+class DoomedPlugin(LifecyclePlugin):
     def __init__(self, deaths: Deaths, activities: Sequence[Callable[..., Any]], **options: Any) -> None:
         super().__init__(activities, **options)
         self._deaths = deaths
 
     def configure_worker(self, config: WorkerConfig) -> WorkerConfig:
         config = super().configure_worker(config)
-        config["interceptors"] = [*config.get("interceptors", []), MortalActivities(self._deaths)]
+        config["interceptors"] = [*config.get("interceptors", []), DoomedActivities(self._deaths)]
         runner = config["workflow_runner"]
         vars(runner)["create_instance"] = partial(self._created, runner.create_instance)
         return config
 
     def _created(self, create: Callable[[Details], Instance], details: Details) -> Instance:
         instance = create(details)
-        vars(instance)["activate"] = MortalSteps(self._deaths, instance, details)
+        vars(instance)["activate"] = DoomedSteps(self._deaths, instance, details)
         return instance
 
 
-class MortalActivities(Interceptor):
+class DoomedActivities(Interceptor):
     """Inside of all others: what Temporal is told of an activity is not yet told when it dies after its effect."""
 
     def __init__(self, deaths: Deaths) -> None:
         self._deaths = deaths
 
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:  # noqa: A002 (theirs)
-        return _MortalActivity(next, self._deaths)
+        return _DoomedActivity(next, self._deaths)
 
 
-class _MortalActivity(ActivityInboundInterceptor):
+class _DoomedActivity(ActivityInboundInterceptor):
     def __init__(self, inner: ActivityInboundInterceptor, deaths: Deaths) -> None:
         super().__init__(inner)
         self._deaths = deaths

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from crawler_lifecycle.managers import GeneratorCrawlManager, JobParams
-from tests.crash.channels import OBJECT, mortal_channel
+from tests.crash.channels import OBJECT, doomed_channel
 from tests.crash.deaths import Deaths
 from tests.crash.graph import DEATHS, NOTES, calls_of
 
@@ -28,7 +28,7 @@ class Shops(GeneratorCrawlManager):
     def __init__(self) -> None:
         super().__init__()
         self._deaths = Deaths(Path(os.environ[NOTES]), json.loads(os.environ[DEATHS]))
-        mortal_channel(self._deaths, OBJECT)
+        doomed_channel(self._deaths, OBJECT)
 
     def on_start(self, resumed: bool = False) -> None:
         """Every object has a wish outside of reactions and a line, so that each course comes to their writes."""

@@ -1,5 +1,7 @@
-"""A stack whose parts come from the nursery: one Temporal, one database, one local cluster, and for each case a worker
-of its own on a task queue of its own."""
+"""A stack with parts from one parent process.
+
+All cases share a Temporal, a database and a local cluster. Each case has its own worker and task queue.
+"""
 
 import asyncio
 import json
@@ -30,16 +32,16 @@ from crawler_lifecycle.model.states import ExportState
 from crawler_lifecycle.settings.installation import Installation
 from crawler_lifecycle.stack.plan import Ports, StackPlan, make_plan, temporal_part
 from tests.crash.calls import CALLS
+from tests.crash.children import ChildPlan, wanted, write
 from tests.crash.deaths import Deaths
 from tests.crash.graph import DEATHS, NOTES
-from tests.crash.nursery import ChildPlan, wanted, write
 from tests.crash.steps import STEPS
-from tests.embedded import Crawlctl
+from tests.kit.outside.receivers import Receiver, serving
+from tests.kit.service.embedded import Crawlctl
+from tests.kit.temporal.servers import SHORT_HISTORIES
+from tests.kit.waiting import eventually, eventually_async
 from tests.process.crawls import Site, catalogue_of, end_all_of
 from tests.process.stops import CRAWLERS
-from tests.receivers import Receiver, serving
-from tests.servers import SHORT_HISTORIES
-from tests.waiting import eventually, eventually_async
 
 PAUSE = 0.8  # many wait at once
 CALM_JOBS = "PAUSE=1\n"  # and so do their jobs
@@ -335,11 +337,11 @@ async def crashing(
             )
             control = _control(plan, {"CRAWLER_WORKER__TASK_QUEUE": "nobody"})
             await eventually_async(lambda: _answers(control), patience=PATIENCE)
-            nursery = [sys.executable, "-P", "-m", "tests.crash.nursery", str(folder / "children.json")]
-            command = Crawlctl(await _started(None, None, *nursery))
+            parent = [sys.executable, "-P", "-m", "tests.crash.children", str(folder / "children.json")]
+            command = Crawlctl(await _started(None, None, *parent))
             site = Site(state, truth, command, control)
             yield _stack(plan, site, receiver, placed)
-            assert command.process.returncode is None, "the nursery has ended by itself"
+            assert command.process.returncode is None, "the parent process has ended"
             assert await command.end(signal.SIGTERM) == 0, command.output
             temporal.terminate()
             await temporal.wait()

@@ -36,7 +36,7 @@ def kinds(died: set[str]) -> set[str]:
     return set(steps(died))
 
 
-class MortalSteps:
+class DoomedSteps:
     """Each step is made, and dies with whoever made it before Temporal is told. Of what came before its worker was
     born, the steps are only made again."""
 

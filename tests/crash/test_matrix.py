@@ -22,17 +22,17 @@ from crawler_lifecycle.assembly.plugin import WORKFLOWS
 from crawler_lifecycle.errors import LifecycleError
 from crawler_lifecycle.managers.ports import ManagerLedger
 from crawler_lifecycle.model.answers import Started
-from tests.activity_events import begun_in, resolved_in
 from tests.crash.calls import CALLS, CLOSED, HOLDERS, NAMES, OF_HOSTS, of_activities, points_of_managers
+from tests.crash.children import ChildPlan
 from tests.crash.courses import COURSES, OF_CHILDREN, STEPS_OF_FLOWS, courses_by_step, courses_of
 from tests.crash.faults import OF_PORTS, Fault
 from tests.crash.graph import AFTER_THE_FUNCTION, IN_THE_FUNCTION
 from tests.crash.hooks import AFTER, BEFORE, MOMENTS, TROUBLES
-from tests.crash.nursery import ChildPlan
 from tests.crash.ports import methods_of
 from tests.crash.stack import OF_THE_CRAWLER, OF_THE_DATABASE, SECRET, SECRETS, Case, Stack, crashing, open_workflows
 from tests.crash.steps import STEPS, THEN, kinds, steps, steps_of
-from tests.databases import create_database, mariadb, mariadb_is_installed, missing
+from tests.kit.data.databases import create_database, mariadb, mariadb_is_installed, missing
+from tests.kit.temporal.activity_events import begun_in, resolved_in
 
 pytestmark = pytest.mark.timeout(900)
 

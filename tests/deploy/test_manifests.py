@@ -22,7 +22,7 @@ from crawler_lifecycle.settings import Settings, configuration
 from crawler_lifecycle.triggers.queue import ANSWER_SECONDS, POLL_SECONDS
 from tests.deploy import manifests
 from tests.deploy.manifests import INSTALLATIONS, KUBERNETES, KUSTOMIZATION, Document, Folder, problems, read
-from tests.pod_shapes import SHAPED
+from tests.kit.clusters.pod_shapes import SHAPED
 from workers.flows import END_SECONDS
 
 HOME, CRAWLS = Folder(KUBERNETES / "base" / "home"), Folder(KUBERNETES / "base" / "crawls")

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.databases import missing
 from tests.deploy.manifests import KUBERNETES, read
+from tests.kit.data.databases import missing
 
 ROOT = KUBERNETES.parents[1]
 MONITORING = ROOT / "deploy" / "monitoring"

@@ -17,8 +17,8 @@ from crawler_lifecycle.hosts.contexts import StepClients
 from crawler_lifecycle.hosts.host import StepHost
 from crawler_lifecycle.model.naming import steps_queue
 from crawler_lifecycle.settings.processes import FlowSettings
-from tests.databases import copy_of
-from tests.flow_stage import FlowStage, flow_stage
+from tests.kit.data.databases import copy_of
+from tests.kit.temporal.flow_stage import FlowStage, flow_stage
 from workers.flows import for_steps, working
 
 MODULES = (

@@ -17,10 +17,10 @@ from crawler_lifecycle.flows.authors.steps import Quorum
 from crawler_lifecycle.model.flow_states import FlowState
 from crawler_lifecycle.model.states import RunStatus
 from tests.contracts.flows import Flow
-from tests.databases import copy_file
 from tests.flows import steps
 from tests.flows.conftest import Service
-from tests.waiting import eventually
+from tests.kit.data.databases import copy_file
+from tests.kit.waiting import eventually
 from tests.workflows.graphs import shown_as
 
 pytestmark = pytest.mark.process

@@ -29,9 +29,9 @@ from crawler_lifecycle.flows.rules.summary import status_of
 from crawler_lifecycle.model.flow_states import MemberKind, MemberState
 from crawler_lifecycle.testing.memory import NOW
 from tests.contracts.flows import Flow
-from tests.databases import copy_of
-from tests.flow_stage import FlowStage, flow_stage
 from tests.flows.conftest import Service
+from tests.kit.data.databases import copy_of
+from tests.kit.temporal.flow_stage import FlowStage, flow_stage
 from tests.process.step_hosts import StepHosts
 
 GRAPHS = 40

@@ -11,9 +11,9 @@ from crawler_lifecycle.clusters.kubernetes.observe.looking import PATIENT, JobPa
 from crawler_lifecycle.model.deployment import Crawler, DeploymentRequest
 from crawler_lifecycle.model.looks import JobLook, JobPhase
 from crawler_lifecycle.model.naming import job_name
-from tests.behaviours import Behaviour
+from tests.kit.clusters.behaviours import Behaviour
+from tests.kit.waiting import until
 from tests.kubernetes.bed import Bed
-from tests.waiting import until
 
 
 class KubernetesBench:

@@ -3,7 +3,7 @@ from collections.abc import AsyncIterator
 import pytest_asyncio
 from temporalio.testing import WorkflowEnvironment
 
-from tests.servers import start_real_time
+from tests.kit.temporal.servers import start_real_time
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from crawler_lifecycle.stack.plan import free_ports
-from tests.databases import create_database
+from tests.kit.data.databases import create_database
 from tests.kubernetes import fates
 from tests.kubernetes.admission import Change, changing
 from tests.kubernetes.bed import Bed

@@ -24,10 +24,10 @@ from crawler_lifecycle.model.states import IN_CLUSTER, RunStatus, TaskStatus
 from crawler_lifecycle.model.supervision import Nudge
 from crawler_lifecycle.settings.installation import Installation
 from crawler_lifecycle.stack.plan import free_ports
-from tests.embedded import CRAWLCTL
+from tests.kit.service.embedded import CRAWLCTL
+from tests.kit.waiting import eventually
 from tests.kubernetes.bed import Bed
 from tests.kubernetes.client import until
-from tests.waiting import eventually
 
 ACCOUNTS = {
     "scheduler": "actor", "dispatcher": "actor", "lifecycle": "actor", "watcher": "observer", "api": "observer",

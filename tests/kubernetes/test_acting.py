@@ -20,12 +20,12 @@ from crawler_lifecycle.clusters.kubernetes.observe import changes
 from crawler_lifecycle.errors import NotReady, Refused, TemporaryError
 from crawler_lifecycle.model.deployment import DeploymentRequest, Resources
 from crawler_lifecycle.model.looks import JobPhase
-from tests.behaviours import RUNS_UNTIL_ASKED, SUCCEEDS, Behaviour
+from tests.kit.clusters.behaviours import RUNS_UNTIL_ASKED, SUCCEEDS, Behaviour
+from tests.kit.waiting import until
 from tests.kubernetes import fates, rights
 from tests.kubernetes.bed import Bed
 from tests.kubernetes.bench import KubernetesBench
 from tests.kubernetes.proxy import Proxy
-from tests.waiting import until
 
 QUOTAS = "/api/v1/namespaces/{}/resourcequotas"
 POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"

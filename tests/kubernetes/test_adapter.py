@@ -20,14 +20,14 @@ from crawler_lifecycle.model.deployment import Crawler, DeploymentRequest, Resou
 from crawler_lifecycle.model.looks import EndRequest, JobLook, JobPhase, Look
 from crawler_lifecycle.model.states import Intent, TaskStatus
 from crawler_lifecycle.model.task_changes import TaskEvidence
-from tests.behaviours import RUNS_UNTIL_ASKED, Behaviour
+from tests.kit.clusters.behaviours import RUNS_UNTIL_ASKED, Behaviour
+from tests.kit.data.rows import after, row
 from tests.kubernetes import fates, rights
 from tests.kubernetes.bed import Bed, condition
 from tests.kubernetes.bench import KubernetesBench
 from tests.kubernetes.client import until
 from tests.kubernetes.harm import delete, drain, preempt, taint
 from tests.kubernetes.proxy import Proxy
-from tests.rows import after, row
 
 MAIN = [(0, 1)]
 SYNCS_SECONDS = 3.0  # in which the Job controller meets an ended pod more than once

@@ -10,15 +10,15 @@ import pytest
 from temporalio.testing import WorkflowEnvironment
 
 from crawler_lifecycle.stack.plan import free_ports
-from tests.databases import create_database
 from tests.deploy import manifests
 from tests.deploy.manifests import KUBERNETES
+from tests.kit.data.databases import create_database
+from tests.kit.temporal.servers import temporal_program
 from tests.kubernetes import howto, rights
 from tests.kubernetes.bed import Bed
 from tests.kubernetes.client import until
 from tests.kubernetes.kubectl import Kubectl
 from tests.kubernetes.stand_in import StandIn
-from tests.servers import temporal_program
 
 pytestmark = pytest.mark.timeout(900)
 HOME, SECOND = "crawler-lifecycle", "crawler-second"

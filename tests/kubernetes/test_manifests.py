@@ -14,11 +14,11 @@ from crawler_lifecycle.settings import Settings
 from crawler_lifecycle.settings.cluster import ClusterSettings, KubernetesSettings
 from tests.deploy import manifests
 from tests.deploy.manifests import INSTALLATIONS, KUBERNETES
+from tests.kit.clusters.schedulers import a_request
 from tests.kubernetes import fates
 from tests.kubernetes.bed import Bed
 from tests.kubernetes.client import until
 from tests.kubernetes.kubectl import Kubectl
-from tests.schedulers import a_request
 
 pytestmark = pytest.mark.timeout(300)
 HOME, CRAWLS, SECOND = "crawler-lifecycle", "crawls", "crawler-second"

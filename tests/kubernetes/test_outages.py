@@ -14,7 +14,7 @@ from crawler_lifecycle.model.answers import Started
 from crawler_lifecycle.model.reasons import ADMISSION
 from crawler_lifecycle.model.records import RunDetails
 from crawler_lifecycle.model.states import RunStatus, TaskStatus
-from tests.databases import create_database
+from tests.kit.data.databases import create_database
 from tests.kubernetes import fates, rights
 from tests.kubernetes.bed import Bed
 from tests.kubernetes.harm import drain, finish

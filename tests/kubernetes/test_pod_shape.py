@@ -16,12 +16,8 @@ from crawler_lifecycle.model.looks import JobPhase, Look
 from crawler_lifecycle.model.pod_shape import PodShape
 from crawler_lifecycle.model.states import Intent, TaskStatus
 from crawler_lifecycle.runs.rules.verdict import verdict
-from tests.behaviours import RUNS_UNTIL_ASKED
-from tests.kubernetes import fates, jobs
-from tests.kubernetes.bed import Bed
-from tests.kubernetes.bench import KubernetesBench
-from tests.kubernetes.client import Answer, until
-from tests.pod_shapes import (
+from tests.kit.clusters.behaviours import RUNS_UNTIL_ASKED
+from tests.kit.clusters.pod_shapes import (
     GOOD_KEYS,
     GOOD_NAMES,
     GOOD_QUANTITIES,
@@ -34,7 +30,11 @@ from tests.pod_shapes import (
     WRONG_TOLERATIONS,
     WRONG_VALUES,
 )
-from tests.rows import NOW, after, row
+from tests.kit.data.rows import NOW, after, row
+from tests.kubernetes import fates, jobs
+from tests.kubernetes.bed import Bed
+from tests.kubernetes.bench import KubernetesBench
+from tests.kubernetes.client import Answer, until
 
 pytestmark = pytest.mark.timeout(300)
 PRIORITY_CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"

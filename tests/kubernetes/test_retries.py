@@ -11,12 +11,12 @@ from temporalio.testing import WorkflowEnvironment
 from crawler_lifecycle.model.answers import Started
 from crawler_lifecycle.model.records import RunDetails
 from crawler_lifecycle.model.states import RunStatus, TaskStatus
-from tests.databases import create_database
+from tests.kit.data.databases import create_database
+from tests.kit.waiting import eventually
 from tests.kubernetes import fates
 from tests.kubernetes.bed import Bed
 from tests.kubernetes.harm import drain, finish, lack_disk, shut_down
 from tests.kubernetes.service import Service, assert_completed, living_pod, served
-from tests.waiting import eventually
 
 pytestmark = pytest.mark.timeout(600)
 

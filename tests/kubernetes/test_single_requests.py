@@ -7,6 +7,7 @@ import pytest
 from crawler_lifecycle.model.answers import Started
 from crawler_lifecycle.model.records import RunDetails
 from crawler_lifecycle.model.states import RunStatus, TaskStatus
+from tests.kit.waiting import eventually
 from tests.kubernetes.admission import denying
 from tests.kubernetes.bed import condition
 from tests.kubernetes.client import until as until_is_so
@@ -14,7 +15,6 @@ from tests.kubernetes.faulty import Faulty
 from tests.kubernetes.harm import hold, release
 from tests.kubernetes.service import Service, assert_completed
 from tests.kubernetes.touching import SETTLED, until
-from tests.waiting import eventually
 
 pytestmark = pytest.mark.timeout(600)
 

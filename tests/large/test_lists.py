@@ -28,7 +28,14 @@ from crawler_lifecycle.model.usage import UsageBy
 from crawler_lifecycle.runs.rules.outcome import FAILURES_SHOWN
 from crawler_lifecycle.runs.store.lists import MOST_OPEN, MOST_PENDING, MOST_WAITING
 from tests.contracts.managers import Managed, managed
-from tests.databases import RELAXED, WITHOUT_TLS, create_database, mariadb_is_installed, missing, running_mariadb
+from tests.kit.data.databases import (
+    RELAXED,
+    WITHOUT_TLS,
+    create_database,
+    mariadb_is_installed,
+    missing,
+    running_mariadb,
+)
 from tests.large.filling import CRAWLERS, NEVER, OPEN, YEARS, fill, fill_manager
 from tests.large.filters import CASES, PAGE
 

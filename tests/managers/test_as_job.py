@@ -25,7 +25,7 @@ from crawler_lifecycle.testing import ManagerPlay, MemoryFlows, completed, faile
 from crawler_lifecycle.testing.outcomes import RefusedCrawl
 from crawler_lifecycle.transport.connection import HttpConnection
 from tests.contracts.flows import Flow
-from tests.databases import copy_of
+from tests.kit.data.databases import copy_of
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "flows" / "shops_and_delivery.py"
 CATALOGUE = EXAMPLE.parents[1] / "catalogue.toml"

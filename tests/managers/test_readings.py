@@ -13,7 +13,7 @@ from crawler_lifecycle.model.requests import RunRequest
 from crawler_lifecycle.model.states import RunStatus
 from crawler_lifecycle.runs.ports import NewRun
 from crawler_lifecycle.testing import ManagerPlay, failed, stopped
-from tests.databases import ref_to
+from tests.kit.data.databases import ref_to
 from tests.managers.authors import Shops
 
 STATS = {"item_scraped_count": 5, "downloader/response_count": 7, "log_count/ERROR": 2}

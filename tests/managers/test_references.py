@@ -14,8 +14,8 @@ from crawler_lifecycle.files import FSHelper
 from crawler_lifecycle.managers import GeneratorCrawlManager, get_kumo_loglevel
 from crawler_lifecycle.managers.authors import workflow_manager
 from crawler_lifecycle.testing import ManagerPlay, assert_crash_safe, completed
+from tests.kit.outside.stores import REGION, client_of
 from tests.managers.reference import at_once, crawlmanager, input_files
-from tests.stores import REGION, client_of
 
 
 def test_the_example_with_input_files_runs(moto: str, credentials: None, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,8 +35,8 @@ from crawler_lifecycle.model.naming import RUN_WORKFLOW
 from crawler_lifecycle.model.records import ALL_RUNS, RunDetails
 from crawler_lifecycle.model.requests import RunRequest, StopRequest
 from crawler_lifecycle.model.states import ExportState, RunStatus, TaskStatus
-from tests.embedded import Crawlctl, processes_of, stack_processes, up
-from tests.waiting import eventually, eventually_async
+from tests.kit.service.embedded import Crawlctl, processes_of, stack_processes, up
+from tests.kit.waiting import eventually, eventually_async
 
 BIG_FILE = 2_000_000_000  # of holes; its archive takes seconds
 PATIENCE = 75.0

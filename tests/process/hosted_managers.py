@@ -7,7 +7,7 @@ from typing import Any
 
 from crawler_lifecycle.managers import GeneratorCrawlManager
 
-CALLS = Path(os.environ["MORTAL_FOLDER"]) / "calls"
+CALLS = Path(os.environ["DOOMED_FOLDER"]) / "calls"
 
 
 def note(word: str) -> None:

@@ -14,9 +14,9 @@ from crawler_lifecycle.model.flow_states import MemberState
 from crawler_lifecycle.model.reasons import ADMISSION
 from crawler_lifecycle.model.records import RunFilter
 from crawler_lifecycle.model.states import RunStatus, TaskStatus
+from tests.kit.waiting import eventually, eventually_async
 from tests.process.crawls import PATIENCE, Job, Site, most_at_once
 from tests.process.stops import events
-from tests.waiting import eventually, eventually_async
 
 
 @dataclass(frozen=True)

@@ -20,10 +20,10 @@ from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.flows.rules.messages import RunSteps, StepsEnded
 from crawler_lifecycle.model.naming import steps_queue
 from tests.contracts.flows import Flow
-from tests.embedded import environment
+from tests.kit.service.embedded import environment
 from tests.services.flows.supervised import planned
 
-MORTAL = Path(__file__).with_name("mortal_steps.py")
+DOOMED = Path(__file__).with_name("doomed_steps.py")
 RESTART_PAUSE = 0.2
 PATIENCE = 90.0
 
@@ -54,7 +54,7 @@ class StepHosts:
     database: Database
     folder: Path
     url: str
-    module: str = str(MORTAL)
+    module: str = str(DOOMED)
     settings: dict[str, str] = field(default_factory=dict)
     task_queue: str = field(default_factory=lambda: f"hosts-{uuid4()}")
     processes: list[asyncio.subprocess.Process] = field(default_factory=list)
@@ -65,7 +65,7 @@ class StepHosts:
             "CRAWLER_WORKER__TASK_QUEUE": self.task_queue,
             "CRAWLER_FLOWS__LEASE_SECONDS": "2",
             "TEMPORAL_ADDRESS": self.client.service_client.config.target_host,
-            "MORTAL_FOLDER": str(self.folder),
+            "DOOMED_FOLDER": str(self.folder),
         }
         with self.log.open("ab") as log:
             process = await asyncio.create_subprocess_exec(

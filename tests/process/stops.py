@@ -22,9 +22,9 @@ from crawler_lifecycle.model.answers import Started
 from crawler_lifecycle.model.records import RunDetails
 from crawler_lifecycle.model.requests import StopRequest
 from crawler_lifecycle.model.states import ExportState, RunStatus, StopPhase, TaskStatus
-from tests.embedded import crawlctl, environment
+from tests.kit.service.embedded import crawlctl, environment
+from tests.kit.waiting import eventually, eventually_async
 from tests.process.crawls import PATIENCE, Site
-from tests.waiting import eventually, eventually_async
 
 CRAWLERS = {
     "polite": "trap 'note 143; exit 143' TERM\n",

@@ -19,6 +19,7 @@ from crawler_lifecycle.model.answers import Started
 from crawler_lifecycle.model.naming import RUN_WORKFLOW
 from crawler_lifecycle.model.requests import RunRequest, StopRequest
 from crawler_lifecycle.model.states import Intent, RunStatus, StopPhase, TaskStatus, Trigger
+from tests.kit.waiting import eventually, eventually_async
 from tests.process.crawls import PATIENCE, Site, held
 from tests.process.stops import (
     another_control,
@@ -36,7 +37,6 @@ from tests.process.stops import (
     until_closed,
     until_event,
 )
-from tests.waiting import eventually, eventually_async
 
 pytestmark = [pytest.mark.process, pytest.mark.system, pytest.mark.timeout(240)]
 BY_ANN = StopRequest(actor="ann", reason="wrong site", door="test")

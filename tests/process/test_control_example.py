@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.embedded import environment, processes_of
+from tests.kit.service.embedded import environment, processes_of
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "control.sh"
 RECORDED = EXAMPLE.parents[1] / "docs" / "howto" / "control-example.md"

@@ -5,8 +5,8 @@ import pytest_asyncio
 
 from crawler_lifecycle.model.answers import Started
 from crawler_lifecycle.model.states import ExportState, RunStatus, TaskStatus
+from tests.kit.waiting import eventually
 from tests.process.crawls import PATIENCE, Site, held
-from tests.waiting import eventually
 
 pytestmark = [pytest.mark.process, pytest.mark.system, pytest.mark.timeout(240)]
 

@@ -13,10 +13,10 @@ import pytest_asyncio
 from crawler_lifecycle.model.answers import Started
 from crawler_lifecycle.model.requests import StopRequest
 from crawler_lifecycle.model.states import TaskStatus
-from tests.databases import MariaDB, create_database, mariadb, mariadb_is_installed, missing
+from tests.kit.data.databases import MariaDB, create_database, mariadb, mariadb_is_installed, missing
+from tests.kit.waiting import eventually, eventually_async
 from tests.process.crawls import PATIENCE, Site, clean_site, held
 from tests.process.stops import CRAWLERS, answer, assert_stopped, command, end_runs, frozen
-from tests.waiting import eventually, eventually_async
 
 pytestmark = [pytest.mark.process, pytest.mark.system, pytest.mark.timeout(240)]
 DURABLE = (

@@ -12,8 +12,8 @@ import httpx
 import psutil
 import pytest
 
-from tests.embedded import LINK, crawlctl, processes_of
-from tests.waiting import eventually
+from tests.kit.service.embedded import LINK, crawlctl, processes_of
+from tests.kit.waiting import eventually
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(240)]
 

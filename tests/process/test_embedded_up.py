@@ -10,9 +10,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.disks import small_disk
-from tests.embedded import ask, crawlctl, processes_of, stack_processes, up
-from tests.waiting import eventually
+from tests.kit.outside.disks import small_disk
+from tests.kit.service.embedded import ask, crawlctl, processes_of, stack_processes, up
+from tests.kit.waiting import eventually
 
 pytestmark = [pytest.mark.process, pytest.mark.system, pytest.mark.timeout(240)]
 ALL_BUT_FULL = 60  # MiB: less than a disk has to have free

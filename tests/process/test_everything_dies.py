@@ -9,9 +9,9 @@ import pytest
 
 from crawler_lifecycle.model.records import ALL_RUNS
 from crawler_lifecycle.model.states import RunStatus
-from tests.embedded import processes_of, stack_processes
+from tests.kit.service.embedded import processes_of, stack_processes
+from tests.kit.waiting import eventually
 from tests.process.crawls import PATIENCE, site
-from tests.waiting import eventually
 
 pytestmark = [pytest.mark.process, pytest.mark.system, pytest.mark.timeout(240)]
 

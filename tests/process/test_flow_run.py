@@ -12,8 +12,8 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.embedded import ask, crawlctl, environment, processes_of, up
-from tests.waiting import eventually
+from tests.kit.service.embedded import ask, crawlctl, environment, processes_of, up
+from tests.kit.waiting import eventually
 
 pytestmark = [pytest.mark.process, pytest.mark.system, pytest.mark.timeout(300)]
 BOOKSHOP = Path(__file__).parents[2] / "examples" / "flows" / "bookshop_graph.py"

@@ -10,7 +10,7 @@ from crawler_lifecycle.client import Flows
 from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.flows import StepJob, Workflow
 from tests.contracts.flows import pushed
-from tests.embedded import stack_processes, up
+from tests.kit.service.embedded import stack_processes, up
 
 pytestmark = [pytest.mark.process, pytest.mark.system, pytest.mark.timeout(300)]
 FILE = Path(__file__).with_name("client_steps.py")

@@ -13,10 +13,10 @@ from crawler_lifecycle.model.answers import Started
 from crawler_lifecycle.model.requests import StopRequest
 from crawler_lifecycle.model.states import ExportState, RunStatus, TaskStatus
 from tests.chaos.disk import Disk, small_disk
-from tests.databases import missing
+from tests.kit.data.databases import missing
+from tests.kit.waiting import eventually
 from tests.process.crawls import PATIENCE, Site, clean_site
 from tests.process.stops import CRAWLERS
-from tests.waiting import eventually
 
 pytestmark = [pytest.mark.process, pytest.mark.system, pytest.mark.timeout(240)]
 ON_THE_VOLUME = ("files", "exports", "logs")

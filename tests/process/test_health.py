@@ -15,7 +15,7 @@ import pytest
 
 from crawler_lifecycle.database.migrate import upgrade
 from crawler_lifecycle.stack.plan import free_ports
-from tests.embedded import environment, of_worker, stack_processes, up
+from tests.kit.service.embedded import environment, of_worker, stack_processes, up
 
 pytestmark = [pytest.mark.process, pytest.mark.system, pytest.mark.timeout(300)]
 PARTS = ("lifecycle", "dispatcher", "watcher")

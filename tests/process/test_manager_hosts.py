@@ -25,9 +25,9 @@ from crawler_lifecycle.model.flow_states import FlowIntent
 from crawler_lifecycle.runs.ports import NewRun
 from tests.contracts.flows import BOOKS, Flow
 from tests.contracts.managers import pushed_manager
-from tests.databases import copy_of
+from tests.kit.data.databases import copy_of
+from tests.kit.waiting import eventually
 from tests.process.step_hosts import StepHosts, step_hosts
-from tests.waiting import eventually
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(240)]
 MODULE = Path(__file__).with_name("hosted_managers.py")

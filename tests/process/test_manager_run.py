@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.embedded import ask, crawlctl, environment, processes_of, stack_processes, up
+from tests.kit.service.embedded import ask, crawlctl, environment, processes_of, stack_processes, up
 
 pytestmark = [pytest.mark.process, pytest.mark.system, pytest.mark.timeout(600)]
 SHOPS = Path(__file__).parents[2] / "examples" / "flows" / "shops_manager.py"

@@ -15,10 +15,10 @@ import pytest_asyncio
 from crawler_lifecycle.model.answers import Started
 from crawler_lifecycle.model.requests import StopRequest
 from crawler_lifecycle.model.states import TaskStatus
+from tests.kit.waiting import eventually, eventually_async
 from tests.process.crawls import PATIENCE, Site, held, moved
 from tests.process.interruptions import interrupted
 from tests.process.stops import assert_stopped, command, until_closed
-from tests.waiting import eventually, eventually_async
 
 pytestmark = [pytest.mark.process, pytest.mark.system, pytest.mark.timeout(240)]
 LONG = timedelta(seconds=45)  # the second look comes two minutes after the first

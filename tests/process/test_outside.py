@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from crawler_lifecycle.model.notices import ExportEvent
-from tests.embedded import ask, crawlctl, processes_of, up
-from tests.receivers import Answer, PusherServer, Receiver, serving
-from tests.stores import BUCKET, REGION, SOURCE, Bus, S3Store
+from tests.kit.outside.receivers import Answer, PusherServer, Receiver, serving
+from tests.kit.outside.stores import BUCKET, REGION, SOURCE, Bus, S3Store
+from tests.kit.service.embedded import ask, crawlctl, processes_of, up
 
 pytestmark = [pytest.mark.process, pytest.mark.system, pytest.mark.timeout(240)]
 SECRET = f"whsec_{'A' * 32}"

@@ -9,9 +9,9 @@ import pytest
 from crawler_lifecycle.model.answers import Started
 from crawler_lifecycle.model.requests import StopRequest
 from crawler_lifecycle.model.states import RunStatus, TaskStatus
-from tests.embedded import ask
+from tests.kit.service.embedded import ask
+from tests.kit.waiting import eventually
 from tests.process.crawls import PATIENCE, Site
-from tests.waiting import eventually
 
 pytestmark = [pytest.mark.process, pytest.mark.system, pytest.mark.timeout(240)]
 SITE = "site:one-at-a-time.example"

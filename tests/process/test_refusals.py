@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from crawler_lifecycle.database.migrate import upgrade
-from tests.embedded import environment
+from tests.kit.service.embedded import environment
 
 pytestmark = [pytest.mark.process, pytest.mark.system]
 PARTS = ("lifecycle", "dispatcher", "watcher")

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.embedded import CRAWLCTL, LINK, crawlctl, environment, processes_of
+from tests.kit.service.embedded import CRAWLCTL, LINK, crawlctl, environment, processes_of
+from tests.kit.waiting import eventually
 from tests.process.crawls import PATIENCE, Site, end_all_of, site
-from tests.waiting import eventually
 
 pytestmark = [pytest.mark.process, pytest.mark.system, pytest.mark.timeout(240)]
 

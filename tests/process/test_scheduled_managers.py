@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.embedded import ask, crawlctl, processes_of, up
+from tests.kit.service.embedded import ask, crawlctl, processes_of, up
 
 pytestmark = [pytest.mark.process, pytest.mark.system, pytest.mark.timeout(600)]
 MANAGER = """

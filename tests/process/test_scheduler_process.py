@@ -18,8 +18,8 @@ from crawler_lifecycle.errors import Refused, TemporaryError
 from crawler_lifecycle.http.http_process import listen
 from crawler_lifecycle.model.deployment import Crawler, DeploymentRequest
 from crawler_lifecycle.stack.plan import free_ports
-from tests.schedulers import TOKEN, a_request
-from tests.waiting import until
+from tests.kit.clusters.schedulers import TOKEN, a_request
+from tests.kit.waiting import until
 
 pytestmark = [pytest.mark.process, pytest.mark.system]
 CATALOGUE = '[crawlers.sleeper]\ncommand = ["sleep", "300"]\n'

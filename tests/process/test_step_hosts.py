@@ -13,12 +13,12 @@ from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.flows import StepJob, Workflow
 from crawler_lifecycle.flows.model.definition import CallForm
 from tests.contracts.flows import Flow, pushed
-from tests.databases import copy_of, empty
-from tests.process.step_hosts import MORTAL, StepHosts, step_hosts
-from tests.waiting import eventually
+from tests.kit.data.databases import copy_of, empty
+from tests.kit.waiting import eventually
+from tests.process.step_hosts import DOOMED, StepHosts, step_hosts
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(240)]
-MODULE = MORTAL.stem
+MODULE = DOOMED.stem
 
 
 @pytest.fixture(params=["sqlite", pytest.param("mariadb", marks=pytest.mark.system)])
@@ -68,7 +68,7 @@ async def test_a_host_that_dies_loses_no_step_and_doubles_no_result(
     """`again`: functions that are called a second time; None: the first of the items' functions, whose threads begin in
     any order."""
     flow = await push(hosts, with_items())
-    async with hosts.kept_running(MORTAL_MOMENT=moment):
+    async with hosts.kept_running(DOOMED_MOMENT=moment):
         await hosts.go_on(flow)
     assert (hosts.folder / "died").exists()
     assert set(flow.states.values()) == {"completed"}
@@ -91,7 +91,7 @@ def hosts_results(flow: Flow, path: str) -> dict[int, object]:
 @pytest.mark.parametrize("moment", ["before graft", "after graft", "before end"])
 async def test_a_killed_grafter_replaces_its_own_graft(hosts: StepHosts, moment: str) -> None:
     flow = await push(hosts, Workflow("graft").add_graft("graft", job("graft")))
-    async with hosts.kept_running(MORTAL_MOMENT=moment):
+    async with hosts.kept_running(DOOMED_MOMENT=moment):
         await hosts.go_on(flow)
     assert (hosts.folder / "died").exists()
     assert flow.states == {"graft": "completed", "graft/grafted": "completed"}

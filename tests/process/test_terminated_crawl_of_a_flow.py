@@ -6,10 +6,10 @@ import pytest
 
 from crawler_lifecycle.flows import Workflow, crawl
 from crawler_lifecycle.flows.model.requests import PushFlow
-from tests.audits import audited
+from tests.kit.service.audits import audited
+from tests.kit.waiting import eventually, eventually_async
 from tests.process.crawls import AT_ONCE, PATIENCE, Job, Site, site
 from tests.process.stops import terminate
-from tests.waiting import eventually, eventually_async
 
 pytestmark = [pytest.mark.process, pytest.mark.system, pytest.mark.timeout(300)]
 

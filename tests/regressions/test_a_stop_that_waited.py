@@ -9,7 +9,7 @@ import pytest
 from temporalio.testing import WorkflowEnvironment
 
 from crawler_lifecycle.model.requests import RunRequest
-from tests.plays import Play, skipped_until
+from tests.kit.temporal.plays import Play, skipped_until
 from tests.workflows.script import STARTED, UNAVAILABLE, Script, in_turn
 from tests.workflows.stops import WAITS, until_asked
 

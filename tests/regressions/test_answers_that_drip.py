@@ -14,7 +14,7 @@ from crawler_lifecycle.delivery.pushers.channels import PusherChannels
 from crawler_lifecycle.delivery.pushers.webhooks import Webhook, endpoints
 from crawler_lifecycle.errors import TemporaryError
 from crawler_lifecycle.settings.outside import NoticeSettings
-from tests.messages import a_notice
+from tests.kit.outside.messages import a_notice
 
 TIMEOUT = 2.0
 DRIPS = 300  # 30 s: an answer in the end, for who waits that long

@@ -13,8 +13,8 @@ from crawler_lifecycle.delivery.adapters import folder as folders
 from crawler_lifecycle.delivery.adapters.archive import archive_writer
 from crawler_lifecycle.delivery.adapters.folder import FolderExporter
 from crawler_lifecycle.model.run_plan import ExportedEnd
-from tests.house import House
-from tests.stores import ENDED_AT
+from tests.kit.outside.stores import ENDED_AT
+from tests.kit.service.rig import Rig
 
 MANY = 20
 RUN = "11111111-2222-4333-8444-555555555555"
@@ -63,13 +63,13 @@ def test_an_archive_is_written_down_piece_by_piece(tmp_path: Path, monkeypatch: 
     assert flushed == sorted(flushed)
 
 
-def test_thousands_of_files_a_second_are_no_thousands_of_heartbeats(house: House) -> None:
+def test_thousands_of_files_a_second_are_no_thousands_of_heartbeats(rig: Rig) -> None:
     """A heartbeat costs more than a small file."""
-    plan, beats = house.begin(), list[object]()
-    folder = house.folder / "files" / plan.run.run_uid
+    plan, beats = rig.begin(), list[object]()
+    folder = rig.folder / "files" / plan.run.run_uid
     folder.mkdir(parents=True)
     for number in range(MANY):
         (folder / f"{number}").write_text("x")
-    house.environment.on_heartbeat = lambda *details: beats.append(details[0])
-    house.do(house.exports.export_supporting_files, ExportedEnd(run=plan.run))
+    rig.environment.on_heartbeat = lambda *details: beats.append(details[0])
+    rig.do(rig.exports.export_supporting_files, ExportedEnd(run=plan.run))
     assert 2 <= len(beats) < MANY, "the first file, and the finished archive"

@@ -12,7 +12,7 @@ from crawler_lifecycle.model.requests import RunRequest
 from crawler_lifecycle.model.run_plan import ExportAgain, ExportedEnd, ExportsOwed, RunPlan
 from crawler_lifecycle.model.states import RunStatus, Trigger
 from crawler_lifecycle.runs.model import TakenOver, TakeOver
-from tests.plays import Play
+from tests.kit.temporal.plays import Play
 from tests.workflows.script import Script
 
 EVENT, ARCHIVE = "initiate_export_signal", "export_supporting_files"

@@ -10,8 +10,8 @@ import pytest
 from crawler_lifecycle.delivery.adapters.archive import DEFAULT_LIMITS, GIB, ArchiveLimits, archive_writer
 from crawler_lifecycle.delivery.ports import Archive
 from crawler_lifecycle.model.run_plan import CloseRun, ExportedEnd
-from tests.house import House
-from tests.stores import ENDED_AT
+from tests.kit.outside.stores import ENDED_AT
+from tests.kit.service.rig import Rig
 
 TIB = 1024 * GIB
 MIB = 1 << 20
@@ -89,15 +89,15 @@ def test_what_is_left_out_anyway_takes_no_room(folder: Path) -> None:
     assert (names, left_out) == (["b"], {"a": "link"})
 
 
-def test_what_the_limits_leave_out_is_told_with_the_run(house: House) -> None:
-    plan = house.begin()
-    house.tasks.cancel_queued(plan.run, "stopped")
-    house.do(house.histories.update_run_status, CloseRun(run=plan.run))
-    folder = house.folder / "files" / plan.run.run_uid
+def test_what_the_limits_leave_out_is_told_with_the_run(rig: Rig) -> None:
+    plan = rig.begin()
+    rig.tasks.cancel_queued(plan.run, "stopped")
+    rig.do(rig.histories.update_run_status, CloseRun(run=plan.run))
+    folder = rig.folder / "files" / plan.run.run_uid
     folder.mkdir(parents=True)
     with_holes(folder / "holes", 8 * TIB)
-    house.do(house.exports.export_supporting_files, ExportedEnd(run=plan.run))
-    (line,) = [line for line in house.details(plan).log if line.event == "left_out"]
+    rig.do(rig.exports.export_supporting_files, ExportedEnd(run=plan.run))
+    (line,) = [line for line in rig.details(plan).log if line.event == "left_out"]
     assert line.message == (
         "1 file left out of the archive: holes (its holes are beyond the limit of 200 GiB); its manifest.json lists all"
     )

@@ -17,8 +17,8 @@ from crawler_lifecycle.flows.model.turns import Begun
 from crawler_lifecycle.managers import CrawlManager, GeneratorCrawlManager
 from crawler_lifecycle.managers.authors.arguments import BadArguments, without_flow_id
 from crawler_lifecycle.managers.authors.driving import drive
-from tests.commands import Crawlctl
-from tests.schedulers import TOKEN, SmallCluster, a_catalogue, served
+from tests.kit.clusters.schedulers import TOKEN, SmallCluster, a_catalogue, served
+from tests.kit.service.commands import Crawlctl
 from tests.unit.manager_files import FILE
 
 CATALOGUE = """

@@ -11,7 +11,7 @@ from crawler_lifecycle.flows.rules.requesting import (
     changes_of_jobs,
 )
 from tests.client.conftest import Hand
-from tests.commands import Crawlctl
+from tests.kit.service.commands import Crawlctl
 from tests.unit.flows.work import SlowWorker, plain
 
 

@@ -8,7 +8,7 @@ from temporalio.testing import WorkflowEnvironment
 
 from crawler_lifecycle.assembly.control import Control
 from crawler_lifecycle.audits.commands import AuditSchedule
-from tests.commands import Crawlctl
+from tests.kit.service.commands import Crawlctl
 
 PERIOD = 600
 

@@ -11,12 +11,12 @@ from crawler_lifecycle.model.states import RunStatus
 from crawler_lifecycle.runs.ports import SupervisorExecution
 from tests.activities.auditing import audit
 from tests.contracts.flows import Flow, pushed
-from tests.house import House
+from tests.kit.service.rig import Rig
 
 
-def reopened(house: House) -> tuple[Flow, RunRecord]:
+def reopened(rig: Rig) -> tuple[Flow, RunRecord]:
     """Return a flow that has ended, and its crawl's run, which was reopened since."""
-    flow = pushed(house.database, Workflow(id="w").add("shop", crawl("books")))
+    flow = pushed(rig.database, Workflow(id="w").add("shop", crawl("books")))
     flow.go_on()
     (start,) = flow.start_crawls(flow.last("shop")).crawls
     run = flow.run(start)
@@ -27,27 +27,27 @@ def reopened(house: House) -> tuple[Flow, RunRecord]:
     return flow, run
 
 
-def test_a_cancel_of_a_reopened_crawl_opens_the_flow(house: House) -> None:
-    flow, run = reopened(house)
+def test_a_cancel_of_a_reopened_crawl_opens_the_flow(rig: Rig) -> None:
+    flow, run = reopened(rig)
     assert flow.cancel("shop").count == 1
     assert (flow.ledger.flow.state, flow.row("shop").state) == (FlowState.EXECUTING, MemberState.CANCELLED)
     assert flow.row("shop").in_flight
-    assert audit(house, AuditPart.FLOWS).found == {FindingKind.FLOW_UNSUPERVISED: 1}
-    assert house.supervisors.nudged_flows == [(flow.uid, "w")]
+    assert audit(rig, AuditPart.FLOWS).found == {FindingKind.FLOW_UNSUPERVISED: 1}
+    assert rig.supervisors.nudged_flows == [(flow.uid, "w")]
     assert len(flow.go_on().stops) == 1
     flow.close(run, RunStatus.FAILED, "stopped")
     flow.go_on()
     assert (flow.ledger.flow.state, flow.row("shop").in_flight) == (FlowState.CANCELLED, False)
 
 
-def test_a_cancel_of_the_whole_flow_takes_no_further_members(house: House) -> None:
-    flow, _ = reopened(house)
+def test_a_cancel_of_the_whole_flow_takes_no_further_members(rig: Rig) -> None:
+    flow, _ = reopened(rig)
     assert flow.cancel().count == 1
     assert (flow.ledger.flow.state, flow.ledger.flow.accepts_members) == (FlowState.EXECUTING, False)
 
 
-def test_a_cancel_without_an_open_member_leaves_the_end(house: House) -> None:
-    flow, run = reopened(house)
+def test_a_cancel_without_an_open_member_leaves_the_end(rig: Rig) -> None:
+    flow, run = reopened(rig)
     flow.close(run)
     assert flow.cancel().count == 0
     assert (flow.ledger.flow.state, flow.ledger.flow.accepts_members) == (FlowState.DISCARDED, True)

@@ -1,7 +1,7 @@
 """A run whose jobs ended while the watcher was away was not nudged: up to 15 minutes went by until its next look."""
 
-from tests.clusters import LocalBench
-from tests.waiting import until
+from tests.kit.clusters.clusters import LocalBench
+from tests.kit.waiting import until
 
 
 def test_a_watcher_that_was_away_is_told_what_it_missed(local: LocalBench) -> None:

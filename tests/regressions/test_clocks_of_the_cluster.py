@@ -12,8 +12,8 @@ from crawler_lifecycle.clusters.kubernetes.http.api import KubernetesApi, Server
 from crawler_lifecycle.clusters.kubernetes.observe.looking import Observer
 from crawler_lifecycle.model.looks import JobLook
 from crawler_lifecycle.runs.activities.metrics import measure_clocks
-from tests.api_servers import an_access, an_api_server
-from tests.kube import OURS, RUN, Json, Shelf, job, pod, running
+from tests.kit.clusters.api_servers import an_access, an_api_server
+from tests.kit.clusters.kube import OURS, RUN, Json, Shelf, job, pod, running
 
 KEY = (0, 1)
 HOUR = timedelta(hours=1)

@@ -18,8 +18,8 @@ from crawler_lifecycle.managers.ports import ManagerRef
 from crawler_lifecycle.model.flow_states import FlowIntent
 from crawler_lifecycle.model.manager_items import Verdict
 from crawler_lifecycle.model.states import RunStatus
-from tests.commands import Crawlctl
 from tests.contracts.managers import MANAGER, Managed, item, managed
+from tests.kit.service.commands import Crawlctl
 
 HOUR = timedelta(hours=1)
 

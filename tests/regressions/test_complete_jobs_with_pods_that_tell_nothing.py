@@ -10,8 +10,8 @@ import pytest
 from crawler_lifecycle.clusters.kubernetes.observe.looking import Observer
 from crawler_lifecycle.model.looks import JobPhase, Look, TaskRow
 from crawler_lifecycle.model.states import Intent, TaskStatus
-from tests.kube import LATER, OURS, RUN, Json, Shelf, condition, deleted, ended, job, pod
-from tests.rows import after, row
+from tests.kit.clusters.kube import LATER, OURS, RUN, Json, Shelf, condition, deleted, ended, job, pod
+from tests.kit.data.rows import after, row
 
 KEY = (0, 1)
 COMPLETE = job(0, 1, condition("Complete", at=LATER), succeeded=1, completionTime=LATER)

@@ -18,9 +18,9 @@ from crawler_lifecycle.model.run_plan import RunInput, RunPlan
 from crawler_lifecycle.model.states import ALIVE, TaskStatus
 from crawler_lifecycle.model.task_changes import LookAt, StatusWrite
 from crawler_lifecycle.runs.model import LogCancellation, StopTasks
-from tests.clusters import LocalBench
-from tests.house import House
-from tests.waiting import until
+from tests.kit.clusters.clusters import LocalBench
+from tests.kit.service.rig import Rig
+from tests.kit.waiting import until
 
 SLEEPS = "echo up > up-$CRAWL_TASK; exec sleep 1000"
 ORDERS = [((0, 1), (1, 1)), ((1, 1), (0, 1))]
@@ -46,12 +46,12 @@ def named(request: DeploymentRequest, local: LocalBench) -> int:
     return len(processes.of_name(processes.survey(), local.folder_of(request).path.name))
 
 
-def status_after_a_look(house: House, plan: RunPlan) -> TaskStatus:
+def status_after_a_look(rig: Rig, plan: RunPlan) -> TaskStatus:
     """Of the main job's task."""
-    active = house.do(house.reconciliation.get_active_running_tasks, RunInput(run=plan.run))
-    found = house.do(house.reconciliation.get_history_statuses_to_sync, LookAt(run=plan.run, active=active))
-    house.do(house.reconciliation.sync_statuses, StatusWrite(run=plan.run, changes=found.changes))
-    return house.details(plan).tasks[0].status
+    active = rig.do(rig.reconciliation.get_active_running_tasks, RunInput(run=plan.run))
+    found = rig.do(rig.reconciliation.get_history_statuses_to_sync, LookAt(run=plan.run, active=active))
+    rig.do(rig.reconciliation.sync_statuses, StatusWrite(run=plan.run, changes=found.changes))
+    return rig.details(plan).tasks[0].status
 
 
 def until_gone(local: LocalBench, request: DeploymentRequest) -> JobLook:
@@ -184,22 +184,22 @@ def test_what_a_runner_had_to_leave_behind_is_ended_and_then_gone(local: LocalBe
     assert until_gone(local, request).phase is JobPhase.SUCCEEDED
 
 
-def test_the_stop_of_a_run_with_damaged_records_is_proved(house: House) -> None:
-    plan = house.started("sleepy", tasks=2)
-    house.deploy_children(plan)
-    request = house.bench.request("", run_uid=plan.run.run_uid)
-    until(lambda: named(request, house.bench), "the job to run")
-    house.bench.kill_runner(request)
-    damage(house.bench, request, "spec.json", "started.json")
-    assert status_after_a_look(house, plan) in ALIVE, "it runs, and nobody asked for its end"
+def test_the_stop_of_a_run_with_damaged_records_is_proved(rig: Rig) -> None:
+    plan = rig.started("sleepy", tasks=2)
+    rig.deploy_children(plan)
+    request = rig.bench.request("", run_uid=plan.run.run_uid)
+    until(lambda: named(request, rig.bench), "the job to run")
+    rig.bench.kill_runner(request)
+    damage(rig.bench, request, "spec.json", "started.json")
+    assert status_after_a_look(rig, plan) in ALIVE, "it runs, and nobody asked for its end"
     stop = LogCancellation(run=plan.run, stop=StopRequest(), asked_at=datetime.now(UTC))
-    house.do(house.stopping.add_cancellation_log_to_db, stop)
+    rig.do(rig.stopping.add_cancellation_log_to_db, stop)
 
     def is_over() -> bool:
-        house.do(house.stopping.k8_stop_task, StopTasks(run=plan.run))
-        return status_after_a_look(house, plan) not in ALIVE
+        rig.do(rig.stopping.k8_stop_task, StopTasks(run=plan.run))
+        return status_after_a_look(rig, plan) not in ALIVE
 
     until(is_over, "the task to be over")
-    main_job = house.details(plan).tasks[0]
+    main_job = rig.details(plan).tasks[0]
     assert (main_job.status, main_job.reason) == (TaskStatus.STOPPED, "stopped")
-    assert named(request, house.bench) == 0
+    assert named(request, rig.bench) == 0

@@ -20,7 +20,7 @@ from crawler_lifecycle.database.failures import Contended
 from crawler_lifecycle.errors import TemporaryError
 from crawler_lifecycle.runs.commands import runs as run_commands
 from crawler_lifecycle.settings.installation import Installation
-from tests.databases import copy_of
+from tests.kit.data.databases import copy_of
 
 NO_WRITES = "the database takes no writes"
 

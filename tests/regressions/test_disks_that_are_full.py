@@ -21,11 +21,11 @@ from crawler_lifecycle.http.health import served as health_served
 from crawler_lifecycle.settings.installation import Installation
 from crawler_lifecycle.settings.processes import HealthSettings
 from crawler_lifecycle.stack.stack import _probe_scheduler
-from tests.apis import served as api_served
-from tests.disks import small_disk
-from tests.schedulers import TOKEN, SmallCluster, a_catalogue
-from tests.schedulers import served as scheduler_served
-from tests.waiting import until
+from tests.kit.clusters.schedulers import TOKEN, SmallCluster, a_catalogue
+from tests.kit.clusters.schedulers import served as scheduler_served
+from tests.kit.outside.disks import small_disk
+from tests.kit.service.apis import served as api_served
+from tests.kit.waiting import until
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ import pytest
 from crawler_lifecycle.assembly.control import Control
 from crawler_lifecycle.errors import TemporaryError
 from crawler_lifecycle.settings.installation import Installation
-from tests.schedulers import TOKEN, SmallCluster, a_catalogue, served
-from tests.waiting import until
+from tests.kit.clusters.schedulers import TOKEN, SmallCluster, a_catalogue, served
+from tests.kit.waiting import until
 
 MORE_THAN_THERE_ARE_THREADS = 40
 

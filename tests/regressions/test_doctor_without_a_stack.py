@@ -23,8 +23,8 @@ from crawler_lifecycle.settings import stack_file
 from crawler_lifecycle.settings.stack_file import Process, StackFile
 from crawler_lifecycle.settings.stack_processes import describe
 from crawler_lifecycle.temporal.worker_checks import LONGEST_POLL, check_archive_worker, check_worker
-from tests.commands import Crawlctl
-from tests.waiting import until
+from tests.kit.service.commands import Crawlctl
+from tests.kit.waiting import until
 
 ELSEWHERE = {"TEMPORAL_ADDRESS": "127.0.0.1:1", "CRAWLER_SCHEDULER__URL": "http://127.0.0.1:1"}
 

@@ -8,12 +8,12 @@ import pytest
 
 from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.http.tokens import Scope
-from tests.apis import served
 from tests.browser.chromium import chromium
 from tests.browser.pages import IS_LIVE
-from tests.databases import MakeRun, copy_of
-from tests.run_archives import CONTENT, exported, over
-from tests.stores import BUCKET, ENDED_AT, S3Store
+from tests.kit.data.databases import MakeRun, copy_of
+from tests.kit.data.run_archives import CONTENT, exported, over
+from tests.kit.outside.stores import BUCKET, ENDED_AT, S3Store
+from tests.kit.service.apis import served
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(240)]
 

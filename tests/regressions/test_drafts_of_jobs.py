@@ -6,7 +6,7 @@ import signal
 import pytest
 
 from crawler_lifecycle.clusters.local.records import JobFolder, Spec
-from tests.clusters import LocalBench
+from tests.kit.clusters.clusters import LocalBench
 
 
 def _dies(*_: object) -> None:

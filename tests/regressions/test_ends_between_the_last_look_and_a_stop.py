@@ -14,10 +14,10 @@ from crawler_lifecycle.model.run_plan import RunRef
 from crawler_lifecycle.model.states import TaskStatus
 from crawler_lifecycle.model.task_changes import TaskChange
 from crawler_lifecycle.runs.rules.verdict import with_facts
-from tests.api_servers import Answered, ApiServer, Fault, Json, an_api_server
-from tests.mortals import Line, Trouble
-from tests.rows import row
-from tests.supervised import Supervised
+from tests.kit.clusters.api_servers import Answered, ApiServer, Fault, Json, an_api_server
+from tests.kit.clusters.doomed import Line, Trouble
+from tests.kit.clusters.supervised import Supervised
+from tests.kit.data.rows import row
 
 DONE, FAILED = (TaskStatus.SUCCEEDED, None, 0), (TaskStatus.FAILED, "exit_3", 3)
 

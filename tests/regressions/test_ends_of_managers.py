@@ -18,7 +18,7 @@ from crawler_lifecycle.hosts.managers import crawls, process
 from crawler_lifecycle.model.manager_items import ItemState
 from crawler_lifecycle.model.states import RunStatus
 from tests.contracts.managers import added
-from tests.databases import copy_of
+from tests.kit.data.databases import copy_of
 from tests.managers.authors import Shops
 from tests.managers.play import play_of
 from tests.services.flows.stages import PATIENCE, Stage, staged

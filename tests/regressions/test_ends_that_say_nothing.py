@@ -9,8 +9,8 @@ import pytest
 from crawler_lifecycle.clusters.kubernetes.observe.looking import Observer
 from crawler_lifecycle.model.looks import Look
 from crawler_lifecycle.model.states import TaskStatus
-from tests.kube import LATER, OURS, RUN, UID, Json, Shelf, condition, ended, job, pod
-from tests.rows import after, row
+from tests.kit.clusters.kube import LATER, OURS, RUN, UID, Json, Shelf, condition, ended, job, pod
+from tests.kit.data.rows import after, row
 from tests.worlds.looks import IN_TIME
 
 FAILED = job(0, 1, condition("Failed", "PodFailurePolicy", at=LATER), failed=1)

@@ -5,7 +5,7 @@ was due, up to a quarter of an hour later."""
 from crawler_lifecycle.model.requests import RunRequest
 from crawler_lifecycle.model.states import TaskStatus
 from crawler_lifecycle.model.task_changes import TaskChange
-from tests.plays import Play
+from tests.kit.temporal.plays import Play
 from tests.workflows.script import Script
 
 END = TaskChange(task=0, attempt=1, version=1, status=TaskStatus.SUCCEEDED)

@@ -12,7 +12,7 @@ from crawler_lifecycle.flows.cli.watching import FlowReport
 from crawler_lifecycle.flows.store import results as flow_results
 from crawler_lifecycle.settings.installation import Installation
 from tests.contracts.flows import pushed
-from tests.databases import copy_of
+from tests.kit.data.databases import copy_of
 from tests.unit.flows.work import plain
 
 

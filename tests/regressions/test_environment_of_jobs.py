@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from crawler_lifecycle.clusters.local.placing import passed_on
 from crawler_lifecycle.model.deployment import Crawler
-from tests.clusters import LocalBench
+from tests.kit.clusters.clusters import LocalBench
 
 SECRETS = ("AWS_SECRET_ACCESS_KEY", "GH_TOKEN", "CLIENT_SECRET", "DB_PASSWORD", "API_KEY", "OF_SOMEBODY_ELSE")
 NEEDED = {"PATH": "/bin", "HOME": "/home/crawler", "LC_ALL": "C.UTF-8", "TZ": "UTC", "SSL_CERT_FILE": "/ca.pem"}

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from crawler_lifecycle.flows.authors.modules import authors_traceback
-from tests.commands import Crawlctl
+from tests.kit.service.commands import Crawlctl
 
 FUNCTION = """
 def workflow():

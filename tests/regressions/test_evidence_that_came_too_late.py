@@ -24,9 +24,9 @@ from crawler_lifecycle.model.task_changes import (
     TaskChange,
 )
 from crawler_lifecycle.runs.workflows import looks
-from tests.house import House
-from tests.plays import Play
-from tests.waiting import until
+from tests.kit.service.rig import Rig
+from tests.kit.temporal.plays import Play
+from tests.kit.waiting import until
 from tests.workflows.script import Script
 
 BOOKS = RunRequest(crawler="books", tasks=8)
@@ -121,22 +121,22 @@ class Removing:
 
 
 @pytest.mark.parametrize("named", ["0-1", ""])
-def test_a_job_without_evidence_on_record_is_not_removed_by_the_run(house: House, named: str) -> None:
-    plan = house.started()
-    house.deploy_children(plan)
+def test_a_job_without_evidence_on_record_is_not_removed_by_the_run(rig: Rig, named: str) -> None:
+    plan = rig.started()
+    rig.deploy_children(plan)
 
     def both_over() -> bool:
-        active = house.do(house.reconciliation.get_active_running_tasks, RunInput(run=plan.run))
-        found = house.do(house.reconciliation.get_history_statuses_to_sync, LookAt(run=plan.run, active=active))
-        house.do(house.reconciliation.sync_statuses, StatusWrite(run=plan.run, changes=found.changes))
-        return house.details(plan).run.tasks == {TaskStatus.SUCCEEDED: 1, TaskStatus.FAILED: 1}
+        active = rig.do(rig.reconciliation.get_active_running_tasks, RunInput(run=plan.run))
+        found = rig.do(rig.reconciliation.get_history_statuses_to_sync, LookAt(run=plan.run, active=active))
+        rig.do(rig.reconciliation.sync_statuses, StatusWrite(run=plan.run, changes=found.changes))
+        return rig.details(plan).run.tasks == {TaskStatus.SUCCEEDED: 1, TaskStatus.FAILED: 1}
 
     until(both_over, "both to end")
     cluster = Removing()
-    removing = replace(house.reconciliation, cluster=cast(Cluster, cluster))
-    assert house.do(removing.remove_jobs, RemoveJobs(run=plan.run, tasks=named)) == Removal()
+    removing = replace(rig.reconciliation, cluster=cast(Cluster, cluster))
+    assert rig.do(removing.remove_jobs, RemoveJobs(run=plan.run, tasks=named)) == Removal()
     assert cluster.removed == []
-    page = house.do(house.reconciliation.get_bulk_task_history_data, EvidenceRequest(run=plan.run, tasks="0"))
-    house.do(house.reconciliation.reconcile_tasks, EvidenceWrite(run=plan.run, items=page.items))
-    house.do(removing.remove_jobs, RemoveJobs(run=plan.run, tasks=named))
+    page = rig.do(rig.reconciliation.get_bulk_task_history_data, EvidenceRequest(run=plan.run, tasks="0"))
+    rig.do(rig.reconciliation.reconcile_tasks, EvidenceWrite(run=plan.run, items=page.items))
+    rig.do(removing.remove_jobs, RemoveJobs(run=plan.run, tasks=named))
     assert cluster.removed == [(0, 1)]

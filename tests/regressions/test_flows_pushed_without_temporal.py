@@ -12,8 +12,8 @@ from crawler_lifecycle.flows import Workflow
 from crawler_lifecycle.flows.model.requests import PushFlow
 from crawler_lifecycle.flows.processes import starts as flow_starts
 from crawler_lifecycle.flows.processes.starts import FlowStarts
-from tests.commands import Crawlctl
 from tests.contracts.flows import Flow
+from tests.kit.service.commands import Crawlctl
 from tests.unit.flows.work import plain
 
 

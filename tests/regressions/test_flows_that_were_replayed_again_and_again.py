@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from crawler_lifecycle.flows.workflows import flow as workflow_module
-from tests.flow_stage import FlowStage
+from tests.kit.temporal.flow_stage import FlowStage
 from tests.workflows.graphs import chain
 
 

@@ -9,9 +9,9 @@ from temporalio.client import WorkflowFailureError
 from temporalio.exceptions import CancelledError
 
 from crawler_lifecycle.flows import Workflow, crawl
-from tests.flow_stage import FlowStage
+from tests.kit.temporal.flow_stage import FlowStage
+from tests.kit.waiting import eventually
 from tests.unit.flows.work import plain
-from tests.waiting import eventually
 from tests.workflows.graphs import chain, shown_as
 from tests.workflows.resets import reset
 

@@ -15,8 +15,8 @@ import pytest
 from crawler_lifecycle.delivery.adapters.archive import DEEPEST, FIRST_ZIP_TIME, _zip_time, archive_writer
 from crawler_lifecycle.model.run_plan import ExportedEnd
 from crawler_lifecycle.model.states import ExportState
-from tests.house import House
-from tests.stores import ENDED_AT
+from tests.kit.outside.stores import ENDED_AT
+from tests.kit.service.rig import Rig
 
 
 @pytest.fixture
@@ -92,16 +92,16 @@ def test_a_time_that_no_date_can_be(seconds: float) -> None:
 
 
 def test_an_export_that_failed_unexpectedly_is_on_record(
-    house: House, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    plan = house.started("sleepy")
+    plan = rig.started("sleepy")
 
     def broken(*_: object, **__: object) -> None:
         raise RecursionError("too deep")
 
-    monkeypatch.setattr(type(house.exports.archiver), "archive", broken)
+    monkeypatch.setattr(type(rig.exports.archiver), "archive", broken)
     with pytest.raises(RecursionError):
-        house.do(house.exports.export_supporting_files, ExportedEnd(run=plan.run))
-    (failed,) = house.details(plan).exports
+        rig.do(rig.exports.export_supporting_files, ExportedEnd(run=plan.run))
+    (failed,) = rig.details(plan).exports
     assert (failed.state, failed.problem) == (ExportState.FAILED, "unexpected: RecursionError: too deep")
     assert any(record.exc_info for record in caplog.records)

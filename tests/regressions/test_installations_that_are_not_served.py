@@ -10,7 +10,7 @@ from crawler_lifecycle.assembly.control import Control
 from crawler_lifecycle.database import migrate
 from crawler_lifecycle.model.answers import Check
 from crawler_lifecycle.settings.installation import Installation
-from tests.schedulers import TOKEN, SmallCluster, a_catalogue, served
+from tests.kit.clusters.schedulers import TOKEN, SmallCluster, a_catalogue, served
 
 OTHER = "4eac0000-3c55-4d8e-8a6f-1f0b4f6b7c10"
 

@@ -10,7 +10,7 @@ import pytest
 from temporalio.testing import WorkflowEnvironment
 
 from crawler_lifecycle.model.requests import RunRequest
-from tests.plays import Play, Stage, played
+from tests.kit.temporal.plays import Play, Stage, played
 from tests.workflows.script import Script, moments
 
 LOOK = "get_history_statuses_to_sync"

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from crawler_lifecycle.model.deployment import DeploymentRequest
-from tests.clusters import LocalBench
-from tests.waiting import until
+from tests.kit.clusters.clusters import LocalBench
+from tests.kit.waiting import until
 
 ENDS_ITSELF_WHEN_ASKED = "trap 'kill -9 $$' TERM; echo up; while :; do sleep 0.1; done"
 DOES_NOT_LISTEN = "trap '' TERM; echo up; while :; do sleep 0.1; done"

@@ -6,7 +6,7 @@ import pytest
 
 from crawler_lifecycle.clusters.kubernetes.observe.looking import Observer
 from crawler_lifecycle.model.looks import JobPhase, Look
-from tests.kube import OURS, UID, Json, Shelf, condition, ended, job, pod, running
+from tests.kit.clusters.kube import OURS, UID, Json, Shelf, condition, ended, job, pod, running
 
 KEY = (0, 1)
 ON_RECORD = {KEY: UID}

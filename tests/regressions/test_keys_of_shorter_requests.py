@@ -15,8 +15,8 @@ from crawler_lifecycle.model.requests import AcceptedRequest
 from crawler_lifecycle.runs.commands.runs import workflow_id_of
 from crawler_lifecycle.runs.ports import NewRun
 from crawler_lifecycle.runs.rules.plan import RunLimits, planned
-from tests.apis import Api, problem
-from tests.databases import copy_of
+from tests.kit.data.databases import copy_of
+from tests.kit.service.apis import Api, problem
 
 KEY = "order-4711"
 ENTRY = Crawler(name="books", processes=4, grace_seconds=20)

@@ -11,7 +11,7 @@ from crawler_lifecycle.clusters.kubernetes.observe.looking import JobPatience, O
 from crawler_lifecycle.model.looks import Look, TaskRow
 from crawler_lifecycle.model.states import Intent, TaskStatus
 from crawler_lifecycle.runs.rules.verdict import overdue, saturation, verdict
-from tests.kube import (
+from tests.kit.clusters.kube import (
     OURS,
     RUN,
     SCHEDULED,
@@ -27,7 +27,7 @@ from tests.kube import (
     running,
     waiting,
 )
-from tests.rows import HALF_AN_HOUR, NOW, after, row
+from tests.kit.data.rows import HALF_AN_HOUR, NOW, after, row
 
 KEY = (0, 1)
 NO_ACCOUNT = 'Error creating: pods "x" is forbidden: error looking up service account crawls/crawls: not found'

@@ -8,8 +8,22 @@ from crawler_lifecycle.clusters.kubernetes.observe.looking import JobPatience, O
 from crawler_lifecycle.model.looks import Look, TaskRow
 from crawler_lifecycle.model.states import Intent, TaskStatus
 from crawler_lifecycle.runs.rules.verdict import lingering
-from tests.kube import LATER, OURS, RUN, SCHEDULED, Json, Shelf, condition, deleted, ended, job, pod, running, waiting
-from tests.rows import HALF_AN_HOUR, after, row
+from tests.kit.clusters.kube import (
+    LATER,
+    OURS,
+    RUN,
+    SCHEDULED,
+    Json,
+    Shelf,
+    condition,
+    deleted,
+    ended,
+    job,
+    pod,
+    running,
+    waiting,
+)
+from tests.kit.data.rows import HALF_AN_HOUR, after, row
 
 KEY = (0, 1)
 AT_ONCE = JobPatience(sidecars=timedelta())

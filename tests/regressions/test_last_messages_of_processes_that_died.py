@@ -19,9 +19,9 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_messages_from_before_a_death_arrive_behind_the_death(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "mortal_main.py").write_text(MAIN)
+    (tmp_path / "doomed_main.py").write_text(MAIN)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    child = Child("mortal_main")
+    child = Child("doomed_main")
     assert child.cause_of_end() == "was killed by SIGKILL"
     for thread in threading.enumerate():
         if thread.name.startswith("child-"):  # breaks the connection behind the death

@@ -9,7 +9,7 @@ import click
 from crawler_lifecycle.flows.cli.watching import FlowReport, end_lines
 from crawler_lifecycle.flows.model.records import FlowStatus, MemberRecord
 from crawler_lifecycle.model.flow_states import FlowState, MemberState
-from tests.commands import Crawlctl
+from tests.kit.service.commands import Crawlctl
 
 NOON = datetime(2026, 11, 26, 12, tzinfo=UTC)
 

@@ -10,7 +10,7 @@ import pytest
 from crawler_lifecycle.clusters.kubernetes.http.answers import ApiFailed
 from crawler_lifecycle.clusters.kubernetes.observe.looking import MOST_LISTS, Observer
 from crawler_lifecycle.model.looks import Look
-from tests.kube import LATER, OURS, RUN, WHEN, Json, Shelf, event, job
+from tests.kit.clusters.kube import LATER, OURS, RUN, WHEN, Json, Shelf, event, job
 
 TASKS = 1000
 QUOTA_BEFORE = "exceeded quota"

@@ -12,7 +12,7 @@ from crawler_lifecycle.errors import TemporaryError
 from crawler_lifecycle.model.run_plan import RunInput
 from crawler_lifecycle.model.task_changes import LookAt
 from crawler_lifecycle.runs.activities import reconciliation
-from tests.house import House
+from tests.kit.service.rig import Rig
 
 
 class Turn(Semaphore):
@@ -29,11 +29,11 @@ class Turn(Semaphore):
         return self.is_taken
 
 
-def test_a_wait_for_the_turn_is_no_part_of_the_look(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wait_for_the_turn_is_no_part_of_the_look(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     turn = Turn()
     monkeypatch.setattr(reconciliation, "time", SimpleNamespace(monotonic=lambda: turn.seconds))
-    plan = house.started("sleepy", tasks=1)
-    activities = replace(house.reconciliation, turns=turn)
+    plan = rig.started("sleepy", tasks=1)
+    activities = replace(rig.reconciliation, turns=turn)
     active = activities.get_active_running_tasks(RunInput(run=plan.run))
     differences = activities.get_history_statuses_to_sync(LookAt(run=plan.run, active=active))
     assert turn.is_taken
@@ -41,24 +41,24 @@ def test_a_wait_for_the_turn_is_no_part_of_the_look(house: House, monkeypatch: p
     assert differences.seconds == 0
 
 
-def test_few_looks_run_at_once(house: House) -> None:
-    taken = [house.reconciliation.turns.acquire(blocking=False) for _ in range(100)]
+def test_few_looks_run_at_once(rig: Rig) -> None:
+    taken = [rig.reconciliation.turns.acquire(blocking=False) for _ in range(100)]
     assert sum(taken) == reconciliation.LOOKS_AT_ONCE
 
 
-def test_a_wait_for_the_turn_has_a_limit(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wait_for_the_turn_has_a_limit(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reconciliation, "LONGEST_TURN", 0.01)
-    plan = house.started("sleepy", tasks=1)
-    activities = replace(house.reconciliation, turns=Semaphore(0))
+    plan = rig.started("sleepy", tasks=1)
+    activities = replace(rig.reconciliation, turns=Semaphore(0))
     active = activities.get_active_running_tasks(RunInput(run=plan.run))
     with pytest.raises(TemporaryError, match="other runs"):
         activities.get_history_statuses_to_sync(LookAt(run=plan.run, active=active))
 
 
-def test_a_failed_look_gives_its_turn_back(house: House) -> None:
-    plan = house.started("sleepy", tasks=1)
+def test_a_failed_look_gives_its_turn_back(rig: Rig) -> None:
+    plan = rig.started("sleepy", tasks=1)
     turns = Semaphore(1)
-    activities = replace(house.reconciliation, turns=turns)
+    activities = replace(rig.reconciliation, turns=turns)
     active = activities.get_active_running_tasks(RunInput(run=plan.run))
     broken: Any = None
     with pytest.raises(AttributeError):

@@ -13,7 +13,7 @@ from crawler_lifecycle.model.requests import StopRequest
 from crawler_lifecycle.model.run_plan import CloseRun, RunInput, RunPlan
 from crawler_lifecycle.model.states import RunStatus, TaskStatus
 from crawler_lifecycle.runs.model import MainJobStatus
-from tests.house import House
+from tests.kit.service.rig import Rig
 
 HOUR = timedelta(hours=1)
 
@@ -39,30 +39,28 @@ class Stuck:
         return Look(complete=True, jobs={(0, 1): replace(job, give_up_after=self.give_up_after)})
 
 
-def looks(house: House, plan: RunPlan, stuck: Stuck) -> list[MainJobStatus]:
+def looks(rig: Rig, plan: RunPlan, stuck: Stuck) -> list[MainJobStatus]:
     """Two in a row: the first one only notes since when the job waits."""
-    deployment = replace(house.deployment, cluster=cast("Cluster", stuck))
-    return [house.do(deployment.get_main_job_status, RunInput(run=plan.run)) for _ in range(2)]
+    deployment = replace(rig.deployment, cluster=cast("Cluster", stuck))
+    return [rig.do(deployment.get_main_job_status, RunInput(run=plan.run)) for _ in range(2)]
 
 
 @pytest.fixture
-def plan(house: House) -> RunPlan:
-    plan = house.begin("sleepy", tasks=1)
-    house.do(house.deployment.run_onetime_crawler, RunInput(run=plan.run))
+def plan(rig: Rig) -> RunPlan:
+    plan = rig.begin("sleepy", tasks=1)
+    rig.do(rig.deployment.run_onetime_crawler, RunInput(run=plan.run))
     return plan
 
 
-def test_it_fails_with_its_cause_and_so_does_its_run(
-    house: House, plan: RunPlan, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_it_fails_with_its_cause_and_so_does_its_run(rig: Rig, plan: RunPlan, caplog: pytest.LogCaptureFixture) -> None:
     stuck = Stuck(timedelta())
-    first, second = looks(house, plan, stuck)
+    first, second = looks(rig, plan, stuck)
     assert (first.started, first.cause) == (False, "image_pull")
     assert second.started, "the next stage finds the end"
-    (task,) = house.details(plan).tasks
+    (task,) = rig.details(plan).tasks
     assert (task.status, task.reason, task.message) == (TaskStatus.FAILED, "image_pull", "no such image")
     assert stuck.stopped == [(0, 1)], "its job is ended by the look that gives it up"
-    outcome = house.do(house.histories.update_run_status, CloseRun(run=plan.run))
+    outcome = rig.do(rig.histories.update_run_status, CloseRun(run=plan.run))
     assert (outcome.status, outcome.reason) == (RunStatus.FAILED, "main_job_failed")
     assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [
         f"run {plan.run.run_id}: the main job cannot start: image_pull: no such image",
@@ -70,21 +68,21 @@ def test_it_fails_with_its_cause_and_so_does_its_run(
     ]
 
 
-def test_it_goes_on_if_it_started_behind_the_last_look(house: House, plan: RunPlan) -> None:
+def test_it_goes_on_if_it_started_behind_the_last_look(rig: Rig, plan: RunPlan) -> None:
     stuck = Stuck(timedelta(), has_changed=True)
-    assert [status.started for status in looks(house, plan, stuck)] == [False, False]
-    assert (house.details(plan).tasks[0].status, stuck.stopped) == (TaskStatus.PENDING, [])
+    assert [status.started for status in looks(rig, plan, stuck)] == [False, False]
+    assert (rig.details(plan).tasks[0].status, stuck.stopped) == (TaskStatus.PENDING, [])
 
 
-def test_it_may_wait_for_as_long_as_the_limit_says(house: House, plan: RunPlan) -> None:
-    assert [status.started for status in looks(house, plan, Stuck(HOUR))] == [False, False]
-    assert house.details(plan).tasks[0].status is TaskStatus.PENDING
+def test_it_may_wait_for_as_long_as_the_limit_says(rig: Rig, plan: RunPlan) -> None:
+    assert [status.started for status in looks(rig, plan, Stuck(HOUR))] == [False, False]
+    assert rig.details(plan).tasks[0].status is TaskStatus.PENDING
 
 
-def test_a_stop_decides_about_it(house: House, plan: RunPlan) -> None:
-    run = house.details(plan).run
-    house.store.runs.request_stop(run.run_id, StopRequest(), run.created_at)
+def test_a_stop_decides_about_it(rig: Rig, plan: RunPlan) -> None:
+    run = rig.details(plan).run
+    rig.store.runs.request_stop(run.run_id, StopRequest(), run.created_at)
     stuck = Stuck(timedelta())
-    assert not any(status.started for status in looks(house, plan, stuck))
+    assert not any(status.started for status in looks(rig, plan, stuck))
     assert not stuck.stopped
-    assert house.details(plan).tasks[0].status is TaskStatus.PENDING
+    assert rig.details(plan).tasks[0].status is TaskStatus.PENDING

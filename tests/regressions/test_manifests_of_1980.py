@@ -5,26 +5,26 @@ from datetime import timedelta
 from pathlib import Path
 
 from crawler_lifecycle.model.run_plan import CloseRun, ExportedEnd
-from tests.house import House
+from tests.kit.service.rig import Rig
 
 A_ZIP_STEP = timedelta(seconds=2)  # the zip format keeps times in steps of two seconds
 
 
-def test_the_manifest_has_the_time_of_the_end_however_often_the_run_is_exported(house: House) -> None:
-    plan = house.begin()  # without a job, which could write into the folder between the two exports
-    folder = house.folder / "files" / plan.run.run_uid
+def test_the_manifest_has_the_time_of_the_end_however_often_the_run_is_exported(rig: Rig) -> None:
+    plan = rig.begin()  # without a job, which could write into the folder between the two exports
+    folder = rig.folder / "files" / plan.run.run_uid
     folder.mkdir(parents=True)
     (folder / "items.jsonl").write_text("1")
-    house.tasks.cancel_queued(plan.run, "stopped")
-    house.do(house.histories.update_run_status, CloseRun(run=plan.run))
+    rig.tasks.cancel_queued(plan.run, "stopped")
+    rig.do(rig.histories.update_run_status, CloseRun(run=plan.run))
     contents = []
     for _ in range(2):
-        exported = house.do(house.exports.export_supporting_files, ExportedEnd(run=plan.run, end=1))
+        exported = rig.do(rig.exports.export_supporting_files, ExportedEnd(run=plan.run, end=1))
         contents.append(Path(str(exported.location)).read_bytes())
     assert contents[0] == contents[1]
     with zipfile.ZipFile(str(exported.location)) as archive:
         entry = archive.getinfo("manifest.json")
-    ended_at = house.details(plan).run.finished_at
+    ended_at = rig.details(plan).run.finished_at
     assert ended_at
     end = ended_at.replace(microsecond=0)
     assert entry.date_time == (end - timedelta(seconds=end.second % A_ZIP_STEP.seconds)).timetuple()[:6]

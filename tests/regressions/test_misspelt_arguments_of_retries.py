@@ -8,7 +8,7 @@ from crawler_lifecycle.flows import Workflow
 from crawler_lifecycle.flows.model.requests import PushFlow
 from crawler_lifecycle.testing import MemoryFlows, Play, Scenario
 from tests.client.conftest import Hand
-from tests.commands import Crawlctl
+from tests.kit.service.commands import Crawlctl
 from tests.unit.flows.work import greet
 
 

@@ -7,10 +7,10 @@ from click.testing import CliRunner
 
 from crawler_lifecycle.cli.program import main
 from crawler_lifecycle.http.tokens import Scope
-from tests.apis import problem, served
-from tests.databases import copy_of
-from tests.schedulers import TOKEN, SmallCluster, a_catalogue
-from tests.schedulers import served as served_scheduler
+from tests.kit.clusters.schedulers import TOKEN, SmallCluster, a_catalogue
+from tests.kit.clusters.schedulers import served as served_scheduler
+from tests.kit.data.databases import copy_of
+from tests.kit.service.apis import problem, served
 
 
 def test_a_start_of_a_misspelt_crawler_names_the_near_one(

@@ -14,7 +14,7 @@ from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.flows import Sequence, Workflow, crawl, each_task, worker
 from crawler_lifecycle.flows.model.requests import PushFlow
 from tests.client.conftest import Hand
-from tests.commands import Crawlctl
+from tests.kit.service.commands import Crawlctl
 from tests.unit.flows.work import item_and_context, plain
 
 

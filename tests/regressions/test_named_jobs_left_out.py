@@ -11,7 +11,7 @@ from crawler_lifecycle.flows.model.records import LeftOut
 from crawler_lifecycle.flows.model.requests import Downstream, PushFlow, RetryMembers
 from crawler_lifecycle.flows.rules.interventions import COMPLETED, NOT_ENDED, cancel, retry
 from tests.client.conftest import Hand
-from tests.commands import Crawlctl
+from tests.kit.service.commands import Crawlctl
 from tests.unit.flows.plays import NOW, Play
 from tests.unit.flows.work import plain
 

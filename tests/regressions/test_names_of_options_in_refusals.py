@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from crawler_lifecycle.cli.program import main
-from tests.commands import Crawlctl
+from tests.kit.service.commands import Crawlctl
 
 FILE = """
 from crawler_lifecycle.managers import CrawlManager

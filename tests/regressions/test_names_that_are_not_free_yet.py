@@ -9,7 +9,7 @@ from crawler_lifecycle.model.looks import TaskRow
 from crawler_lifecycle.model.states import Intent, TaskStatus
 from crawler_lifecycle.model.task_changes import TaskChange
 from crawler_lifecycle.runs.rules.verdict import verdict
-from tests.kube import OURS, RUN, UID, Shelf, deleted, job, pod, running
+from tests.kit.clusters.kube import OURS, RUN, UID, Shelf, deleted, job, pod, running
 
 
 def after_a_look(intent: Intent, uid: str | None = None) -> TaskChange | None:

@@ -22,8 +22,8 @@ from crawler_lifecycle.model.looks import Look
 from crawler_lifecycle.model.reasons import CLUSTER_FORBIDS, CLUSTER_UNAVAILABLE, NAMESPACE_CHANGED
 from crawler_lifecycle.runs.activities.deployment import ClaimDeployer
 from crawler_lifecycle.runs.ports import Claim, Claims
-from tests.api_servers import Answered, ApiServer, Fault, an_access, an_api_server
-from tests.kube import NAMESPACE, OURS, RUN, UID, Json, Shelf
+from tests.kit.clusters.api_servers import Answered, ApiServer, Fault, an_access, an_api_server
+from tests.kit.clusters.kube import NAMESPACE, OURS, RUN, UID, Json, Shelf
 
 KEY = (0, 1)
 CROSSING = 8  # requests at once

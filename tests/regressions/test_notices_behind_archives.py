@@ -4,7 +4,7 @@ hundreds of other archives, hours later."""
 import asyncio
 
 from crawler_lifecycle.model.requests import RunRequest
-from tests.plays import Play
+from tests.kit.temporal.plays import Play
 from tests.workflows.script import Script
 
 NOTICE, ARCHIVE = "signal_pusher_finished", "export_supporting_files"

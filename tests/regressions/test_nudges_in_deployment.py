@@ -8,7 +8,7 @@ from temporalio.testing import WorkflowEnvironment
 
 from crawler_lifecycle.model.requests import RunRequest
 from crawler_lifecycle.runs.model import MainJobStatus
-from tests.plays import Play
+from tests.kit.temporal.plays import Play
 from tests.workflows.script import STARTED, Script, in_turn
 
 WAITS = MainJobStatus(cause="capacity")

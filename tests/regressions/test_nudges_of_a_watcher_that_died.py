@@ -12,29 +12,29 @@ from crawler_lifecycle.assembly.store import SqlClaims, SqlStore
 from crawler_lifecycle.errors import TemporaryError
 from crawler_lifecycle.model.supervision import Nudge
 from crawler_lifecycle.runs.processes import watcher
-from tests.house import House
+from tests.kit.service.rig import Rig
 from tests.services.watching import Workflows, deploy, watched
 
 
-async def test_the_next_watcher_sends_them(house: House) -> None:
-    plan = await asyncio.to_thread(deploy, house)
-    (lost,) = await asyncio.to_thread(SqlStore(house.database).claims.claim_nudges, [plan.run.run_uid])
+async def test_the_next_watcher_sends_them(rig: Rig) -> None:
+    plan = await asyncio.to_thread(deploy, rig)
+    (lost,) = await asyncio.to_thread(SqlStore(rig.database).claims.claim_nudges, [plan.run.run_uid])
     workflows = Workflows()
-    async with watched(house, workflows):
+    async with watched(rig, workflows):
         await workflows.nudged(1)
         await asyncio.sleep(0.5)
     assert workflows.nudges == [lost]
 
 
-async def test_a_nudge_that_nobody_answers_is_repeated_once(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_nudge_that_nobody_answers_is_repeated_once(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """While the workers are away, signals would pile up until Temporal takes no stop any more."""
     monkeypatch.setattr(watcher, "REPEAT_SECONDS", 0.01)
-    plan = await asyncio.to_thread(deploy, house)
+    plan = await asyncio.to_thread(deploy, rig)
     workflows = Workflows()
-    async with watched(house, workflows):
+    async with watched(rig, workflows):
         await workflows.nudged(1)
         for _ in range(4):
-            house.bench.layout.announce_change(plan.run.run_uid)
+            rig.bench.layout.announce_change(plan.run.run_uid)
             await asyncio.sleep(0.3)
     assert len(workflows.nudges) <= 2
 
@@ -50,14 +50,12 @@ class LosesAnAnswer(SqlClaims):
         return claimed
 
 
-async def test_a_claim_whose_answer_was_lost_is_sent_all_the_same(
-    house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_claim_whose_answer_was_lost_is_sent_all_the_same(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watcher, "REPEAT_SECONDS", 0.5)
-    nudges, workflows = LosesAnAnswer(house.database), Workflows()
-    watching = asyncio.create_task(watcher.Watcher(nudges, house.bench.cluster, workflows.send).run())
+    nudges, workflows = LosesAnAnswer(rig.database), Workflows()
+    watching = asyncio.create_task(watcher.Watcher(nudges, rig.bench.cluster, workflows.send).run())
     try:
-        await asyncio.to_thread(deploy, house)
+        await asyncio.to_thread(deploy, rig)
         await workflows.nudged(1)
     finally:
         watching.cancel()

@@ -21,7 +21,7 @@ from crawler_lifecycle.schedules.commands.occurrences import Occurrences
 from crawler_lifecycle.schedules.commands.translation import occurrence_id
 from crawler_lifecycle.settings.installation import Installation
 from crawler_lifecycle.temporal.engine import Engine
-from tests.databases import copy_of
+from tests.kit.data.databases import copy_of
 
 JITTER = timedelta(minutes=10)
 NIGHTS = [datetime(2026, 11, day, 3, tzinfo=UTC) for day in range(10, 16)]

@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 from crawler_lifecycle.model.records import RunRecord
-from tests.commands import Crawlctl
-from tests.embedded import CRAWLCTL, environment
+from tests.kit.service.commands import Crawlctl
+from tests.kit.service.embedded import CRAWLCTL, environment
 
 PREFACE = len(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
 DATA, HEADERS, SETTINGS, PING = 0, 1, 4, 6

@@ -15,7 +15,7 @@ from crawler_lifecycle.model.states import RunStatus, TaskStatus
 from crawler_lifecycle.runs.client import ApiRuns
 from crawler_lifecycle.runs.commands.reading import RunReader
 from crawler_lifecycle.runs.ports import FoundRuns
-from tests.commands import Crawlctl
+from tests.kit.service.commands import Crawlctl
 
 STEERING = "a\x1b]0;title\x07b\x9b2J\x7f\x00\x08c\té"
 SHOWN = (

@@ -9,7 +9,7 @@ from crawler_lifecycle.model.crawl_results import CrawlResult
 from crawler_lifecycle.model.states import RunStatus, TaskStatus
 from crawler_lifecycle.testing import ManagerPlay, failed
 from tests.contracts.managers import managed
-from tests.crawl_results import end_tasks
+from tests.kit.data.crawl_results import end_tasks
 from tests.managers.authors import shops_with
 
 

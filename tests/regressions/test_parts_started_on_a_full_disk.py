@@ -14,9 +14,9 @@ from crawler_lifecycle.errors import NotReady
 from crawler_lifecycle.settings import stack_file
 from crawler_lifecycle.stack.plan import Ports, StackPart, StackPlan
 from crawler_lifecycle.stack.stack import Stack
-from tests.embedded import processes_of
+from tests.kit.service.embedded import processes_of
+from tests.kit.waiting import eventually
 from tests.process.crawls import PATIENCE, end_all_of
-from tests.waiting import eventually
 
 pytestmark = pytest.mark.process
 

@@ -9,7 +9,7 @@ from crawler_lifecycle.assembly.store import SqlStore
 from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.limits.store.admission import lock_admission
 from crawler_lifecycle.runs.store import passes
-from tests.databases import MakeRun, ref_to
+from tests.kit.data.databases import MakeRun, ref_to
 
 MINUTE = timedelta(minutes=1)
 

@@ -9,8 +9,8 @@ import pytest
 from crawler_lifecycle.clusters.kubernetes.observe.looking import Observer
 from crawler_lifecycle.model.looks import Look
 from crawler_lifecycle.model.states import Intent, TaskStatus
-from tests.kube import LATER, OURS, RUN, UID, Json, Shelf, condition, deleted, ended, job, pod, running
-from tests.rows import after, row
+from tests.kit.clusters.kube import LATER, OURS, RUN, UID, Json, Shelf, condition, deleted, ended, job, pod, running
+from tests.kit.data.rows import after, row
 from tests.worlds.looks import IN_TIME
 
 TOO_LATE = "2026-11-20T09:00:01Z"

@@ -15,7 +15,7 @@ from crawler_lifecycle.clusters.adapters.regular_files import NotRegular, open_r
 from crawler_lifecycle.clusters.ports import LogChunk
 from crawler_lifecycle.model.deployment import DeploymentRequest
 from crawler_lifecycle.model.looks import JobPhase
-from tests.clusters import PATIENCE, LocalBench
+from tests.kit.clusters.clusters import PATIENCE, LocalBench
 
 R = TypeVar("R")
 SECRET = "not for the log"

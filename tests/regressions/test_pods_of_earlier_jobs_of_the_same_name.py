@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.api_servers import an_api_server
 from tests.contracts.acting import Acting
+from tests.kit.clusters.api_servers import an_api_server
 
 
 @pytest.mark.parametrize("tasks", [1, 30])

@@ -6,7 +6,7 @@ from shutil import which
 
 import pytest
 
-from tests.databases import missing
+from tests.kit.data.databases import missing
 
 NOTICES = Path(__file__).parents[2] / "examples" / "start_dialog" / "notices.js"
 PROGRAM = """

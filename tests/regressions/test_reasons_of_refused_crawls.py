@@ -10,7 +10,7 @@ from crawler_lifecycle.flows.model.requests import PushFlow
 from crawler_lifecycle.flows.rules.ends import AttemptEnd
 from crawler_lifecycle.model.flow_states import EndKind
 from tests.client.conftest import Hand
-from tests.commands import Crawlctl
+from tests.kit.service.commands import Crawlctl
 from tests.unit.flows.work import plain
 
 SENTENCE = "there is no crawler 'boookshop' in the catalogue"

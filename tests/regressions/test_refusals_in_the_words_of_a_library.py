@@ -15,8 +15,8 @@ from crawler_lifecycle.errors import NotReady
 from crawler_lifecycle.model.deployment import Mistake
 from crawler_lifecycle.schedules.model import Overlap
 from crawler_lifecycle.settings import configuration
-from tests.apis import Api, problem
-from tests.commands import Crawlctl
+from tests.kit.service.apis import Api, problem
+from tests.kit.service.commands import Crawlctl
 
 
 def test_the_table_has_errors_of_pydantic_only() -> None:

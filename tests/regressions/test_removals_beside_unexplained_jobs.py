@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from tests.api_servers import an_api_server
 from tests.contracts.acting import Acting
+from tests.kit.clusters.api_servers import an_api_server
 
 
 def test_a_job_that_is_not_named_is_left_alone(tmp_path: Path) -> None:

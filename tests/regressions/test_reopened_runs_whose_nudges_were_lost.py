@@ -15,13 +15,13 @@ from crawler_lifecycle.retention.store import RetentionStore
 from crawler_lifecycle.runs.ports import SupervisorExecution
 from tests.activities.auditing import audit, findings
 from tests.contracts.flows import pushed
-from tests.house import House
+from tests.kit.service.rig import Rig
 from tests.unit.flows.work import plain
 
 
 @pytest.mark.parametrize("has_ended", [False, True], ids=["open", "ended again"])
-def test_the_audit_gives_the_flow_a_supervisor(house: House, has_ended: bool) -> None:
-    flow = pushed(house.database, Workflow(id="w").add("shop", crawl("books")).add("load", plain, deps="shop"))
+def test_the_audit_gives_the_flow_a_supervisor(rig: Rig, has_ended: bool) -> None:
+    flow = pushed(rig.database, Workflow(id="w").add("shop", crawl("books")).add("load", plain, deps="shop"))
     flow.go_on()
     run = flow.run(flow.start_crawls(flow.last("shop")).crawls[0])
     flow.close(run, RunStatus.FAILED, "all_failed")
@@ -30,12 +30,12 @@ def test_the_audit_gives_the_flow_a_supervisor(house: House, has_ended: bool) ->
     flow.store.runs.reopen(run.run_id, SupervisorExecution(run.workflow_id, "again", datetime.now(UTC)))
     if has_ended:
         flow.close(run, RunStatus.COMPLETED, "all_succeeded")
-    assert RetentionStore(house.database).old_flows(datetime.now(UTC), limit=9) == [flow.uid]
+    assert RetentionStore(rig.database).old_flows(datetime.now(UTC), limit=9) == [flow.uid]
     assert flow.store.flow_doors.prune([flow.uid], ended_before=datetime.now(UTC)) == 0, "retention keeps the flow"
-    page = audit(house, AuditPart.FLOWS)
+    page = audit(rig, AuditPart.FLOWS)
     assert (page.found, page.acted) == ({FindingKind.FLOW_UNSUPERVISED: 1}, 1)
-    assert house.supervisors.nudged_flows == [(flow.uid, "w")]
-    (finding,) = findings(house)
+    assert rig.supervisors.nudged_flows == [(flow.uid, "w")]
+    (finding,) = findings(rig)
     assert finding.message == "flow w is discarded, one of its runs was reopened, and its workflow is not there"
     flow.go_on()
     assert flow.ledger.flow.state is FlowState.EXECUTING

@@ -18,8 +18,8 @@ from crawler_lifecycle.clusters.ports import LogChunk
 from crawler_lifecycle.http import state
 from crawler_lifecycle.model.records import RunCounts, RunFilter, RunRecord
 from crawler_lifecycle.runs.commands.reading import RunReader
-from tests.apis import Api, problem, served
-from tests.databases import MakeRun, copy_of
+from tests.kit.data.databases import MakeRun, copy_of
+from tests.kit.service.apis import Api, problem, served
 
 CALLERS = 60  # more than all threads that requests share
 PATIENCE = 20.0

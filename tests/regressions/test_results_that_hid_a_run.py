@@ -8,9 +8,9 @@ from crawler_lifecycle.model.states import TaskStatus
 from crawler_lifecycle.model.task_changes import TaskChange
 from crawler_lifecycle.runs.activities import reconciliation
 from crawler_lifecycle.runs.model import StopTasks
-from tests.clusters import LocalBench
-from tests.house import House
-from tests.waiting import until
+from tests.kit.clusters.clusters import LocalBench
+from tests.kit.service.rig import Rig
+from tests.kit.waiting import until
 
 HUGE = 'printf \'{"crawl_result": 1, "result": 1%0400d}\' 0 > $CRAWL_RESULT'
 TEMPORALS_LIMIT = 2 << 20
@@ -33,14 +33,14 @@ def test_changes_in_any_script_fit_a_payload() -> None:
     assert sum(len(item.model_dump_json().encode()) for item in page) < TEMPORALS_LIMIT
 
 
-def test_a_stop_goes_on_whatever_reading_the_evidence_raises(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = house.started("sleepy", tasks=1)
+def test_a_stop_goes_on_whatever_reading_the_evidence_raises(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = rig.started("sleepy", tasks=1)
 
     def fails(*_: object, **__: object) -> None:
         raise OverflowError("int too large to convert to float")
 
-    monkeypatch.setattr(type(house.bench.cluster), "evidence", fails)
-    house.do(house.stopping.k8_stop_task, StopTasks(run=plan.run))
-    look = house.bench.cluster.look
+    monkeypatch.setattr(type(rig.bench.cluster), "evidence", fails)
+    rig.do(rig.stopping.k8_stop_task, StopTasks(run=plan.run))
+    look = rig.bench.cluster.look
     until(lambda: all(job.gone for job in look(plan.run.run_uid).jobs.values()), "the job to end")
     assert look(plan.run.run_uid).jobs

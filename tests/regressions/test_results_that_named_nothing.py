@@ -26,8 +26,8 @@ from crawler_lifecycle.model.audits import AuditRequest
 from crawler_lifecycle.model.requests import RunRequest
 from crawler_lifecycle.model.states import RunStatus
 from crawler_lifecycle.temporal.boundary import Boundary
-from tests.house import House
-from tests.plays import Play, played, working
+from tests.kit.service.rig import Rig
+from tests.kit.temporal.plays import Play, played, working
 from tests.workflows.script import Script
 from tests.workflows.stops import Held, until_asked
 
@@ -84,14 +84,14 @@ async def reset(client: Client, handle: WorkflowHandle[Any, Any]) -> WorkflowHan
     return client.get_workflow_handle(handle.id, run_id=answer.run_id)
 
 
-def as_scripted(script: Script, house: House) -> list[Any]:
+def as_scripted(script: Script, rig: Rig) -> list[Any]:
     """The activities of the script, but for the one that makes the run's row."""
     scripted = [
         step
         for step in script.activities()
         if activity._Definition.must_from_callable(step).name != "create_history_id"
     ]
-    return [house.histories.create_history_id, *scripted]
+    return [rig.histories.create_history_id, *scripted]
 
 
 @pytest.mark.parametrize(
@@ -102,11 +102,11 @@ def as_scripted(script: Script, house: House) -> list[Any]:
     ],
 )
 async def test_a_reset_of_a_run_that_is_over_says_why_it_makes_no_run(
-    real_time: WorkflowEnvironment, house: House, status: RunStatus, again: str
+    real_time: WorkflowEnvironment, rig: Rig, status: RunStatus, again: str
 ) -> None:
     script, queue, client = Script(), f"queue-{uuid4()}", real_time.client
     with ThreadPoolExecutor(2) as threads:
-        steps = as_scripted(script, house)
+        steps = as_scripted(script, rig)
         worker = working(client, queue, steps, activity_executor=threads, interceptors=[Boundary()])
         async with worker, asyncio.timeout(PATIENCE):
             handle = await client.start_workflow(
@@ -114,8 +114,8 @@ async def test_a_reset_of_a_run_that_is_over_says_why_it_makes_no_run(
             )
             await handle.result()
             run = script.inputs("update_run_status")[0].run
-            await asyncio.to_thread(house.tasks.cancel_queued, run, "stopped")
-            await asyncio.to_thread(house.store.runs.close, run, status, "some reason")
+            await asyncio.to_thread(rig.tasks.cancel_queued, run, "stopped")
+            await asyncio.to_thread(rig.store.runs.close, run, status, "some reason")
             failure = await failure_of(await reset(client, handle))
     refusal, _, advice = failure.message.partition(": a reset, retry or cron of Temporal makes no second run. ")
     assert refusal == f"workflow: this chain of executions has made run {run.run_id} already, which is over ({status})"

@@ -13,7 +13,7 @@ from crawler_lifecycle.model.records import RunRecord
 from crawler_lifecycle.model.states import RunStatus, TaskStatus
 from crawler_lifecycle.model.task_changes import TaskChange
 from crawler_lifecycle.runs.ports import Claim
-from tests.databases import MakeRun, ref_to
+from tests.kit.data.databases import MakeRun, ref_to
 
 MINUTE = timedelta(minutes=1)
 A, B = "site:a", "tenant:b"

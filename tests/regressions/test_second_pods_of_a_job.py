@@ -11,8 +11,8 @@ import pytest
 
 from crawler_lifecycle.clusters.kubernetes.act.job_spec import PodSettings
 from crawler_lifecycle.clusters.kubernetes.cluster import KubernetesCluster, LogStorage
-from tests.api_servers import Json, an_access, an_api_server
 from tests.contracts.acting import Acting, ended_with
+from tests.kit.clusters.api_servers import Json, an_access, an_api_server
 
 KEY = (0, 1)
 EARLIER, LATER = "2026-11-20T08:00:00Z", "2026-11-20T09:00:00Z"

@@ -10,7 +10,7 @@ from crawler_lifecycle.flows.model.records import Why
 from crawler_lifecycle.flows.rules.managers import manager_explained
 from crawler_lifecycle.managers.authors.defining import build
 from crawler_lifecycle.model.flow_states import FlowIntent, MemberState
-from tests.commands import Crawlctl
+from tests.kit.service.commands import Crawlctl
 from tests.managers.authors import Shops
 from tests.unit.flows.plays import NOW
 

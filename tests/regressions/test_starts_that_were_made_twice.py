@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from crawler_lifecycle.errors import TemporaryError
-from tests.apis import problem, served
-from tests.databases import copy_of
+from tests.kit.data.databases import copy_of
+from tests.kit.service.apis import problem, served
 
 ACCEPTED = "workflow crawl-books-1 is accepted, but no worker has made a run of it in 20 s"
 

@@ -4,7 +4,7 @@ and after the look at which the run was over there was one more, which failed.""
 from temporalio.exceptions import ApplicationError
 
 from crawler_lifecycle.model.requests import RunRequest
-from tests.plays import Play
+from tests.kit.temporal.plays import Play
 from tests.workflows.script import Script
 
 STARTED = "signal_pusher_started"

@@ -11,10 +11,10 @@ from temporalio.testing import WorkflowEnvironment
 from crawler_lifecycle.model.requests import RunRequest
 from crawler_lifecycle.model.run_plan import RunInput, RunPlan
 from crawler_lifecycle.runs.model import DeploymentOutcome, MainJobStatus, StartRun
-from tests.activity_events import begun, begun_in
-from tests.house import House
-from tests.plays import Play
-from tests.waiting import until
+from tests.kit.service.rig import Rig
+from tests.kit.temporal.activity_events import begun, begun_in
+from tests.kit.temporal.plays import Play
+from tests.kit.waiting import until
 from tests.workflows.script import DEPLOYED, Script, in_turn
 from tests.workflows.stops import Held
 
@@ -100,24 +100,24 @@ async def test_the_run_started_when_its_main_job_did(play: Play) -> None:
     assert [step.started_at for step in script.inputs("update_run_started")] == [STARTED_AT]
 
 
-def test_the_look_at_the_main_job_says_when_it_started(house: House) -> None:
-    plan = house.begin("sleepy")
-    house.do(house.deployment.run_onetime_crawler, RunInput(run=plan.run))
-    until(lambda: status(house, plan).started, "the main job to start")
-    started_at = status(house, plan).started_at
+def test_the_look_at_the_main_job_says_when_it_started(rig: Rig) -> None:
+    plan = rig.begin("sleepy")
+    rig.do(rig.deployment.run_onetime_crawler, RunInput(run=plan.run))
+    until(lambda: status(rig, plan).started, "the main job to start")
+    started_at = status(rig, plan).started_at
     assert started_at
-    house.do(house.histories.update_run_started, StartRun(run=plan.run, started_at=started_at))
-    assert house.details(plan).run.started_at == started_at
+    rig.do(rig.histories.update_run_started, StartRun(run=plan.run, started_at=started_at))
+    assert rig.details(plan).run.started_at == started_at
 
 
-def status(house: House, plan: RunPlan) -> MainJobStatus:
-    return house.do(house.deployment.get_main_job_status, RunInput(run=plan.run))
+def status(rig: Rig, plan: RunPlan) -> MainJobStatus:
+    return rig.do(rig.deployment.get_main_job_status, RunInput(run=plan.run))
 
 
-def test_a_start_by_another_clock_is_never_before_the_run_or_after_now(house: House) -> None:
+def test_a_start_by_another_clock_is_never_before_the_run_or_after_now(rig: Rig) -> None:
     for apart in (timedelta(days=-1), timedelta(days=1)):
-        plan, now = house.begin("sleepy"), datetime.now(UTC)
-        house.do(house.histories.update_run_started, StartRun(run=plan.run, started_at=now + apart))
-        started_at = house.details(plan).run.started_at
+        plan, now = rig.begin("sleepy"), datetime.now(UTC)
+        rig.do(rig.histories.update_run_started, StartRun(run=plan.run, started_at=now + apart))
+        started_at = rig.details(plan).run.started_at
         assert started_at
         assert now - timedelta(minutes=1) < started_at <= datetime.now(UTC)

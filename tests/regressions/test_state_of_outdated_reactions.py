@@ -16,7 +16,7 @@ from crawler_lifecycle.model.manager_items import Job, Verdict
 from crawler_lifecycle.model.records import RunRecord
 from crawler_lifecycle.model.states import RunStatus
 from tests.contracts.managers import Managed, managed, reopened
-from tests.databases import copy_of
+from tests.kit.data.databases import copy_of
 from tests.services.flows.stages import PATIENCE, Stage, staged
 
 

@@ -7,9 +7,9 @@ from crawler_lifecycle.model.requests import RunRequest
 from crawler_lifecycle.model.run_plan import RunPlan
 from crawler_lifecycle.model.states import Intent, RunStatus, Trigger
 from crawler_lifecycle.runs.model import TakenOver, TakeOver
-from tests.activity_events import times_of
-from tests.clusters import LocalBench
-from tests.plays import Play
+from tests.kit.clusters.clusters import LocalBench
+from tests.kit.temporal.activity_events import times_of
+from tests.kit.temporal.plays import Play
 from tests.workflows.script import Script
 from tests.workflows.stops import until_asked, until_forced
 

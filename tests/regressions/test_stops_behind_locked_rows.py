@@ -17,7 +17,7 @@ from crawler_lifecycle.model.requests import StopRequest
 from crawler_lifecycle.model.task_changes import TaskEvidence
 from crawler_lifecycle.runs.activities.stopping import StoppingActivities
 from crawler_lifecycle.runs.model import LogCancellation, StopTasks
-from tests.house import House
+from tests.kit.service.rig import Rig
 
 LOCK_SECONDS = 1
 WRITES_BEFORE_A_DELETION = 3
@@ -43,37 +43,37 @@ class Informed:
         self.stop(_run_uid, _jobs, uids=uids, keep=keep)
 
 
-def informed(house: House) -> tuple[StoppingActivities, Informed]:
+def informed(rig: Rig) -> tuple[StoppingActivities, Informed]:
     cluster = Informed()
-    return replace(house.stopping, cluster=cast(Cluster, cluster)), cluster
+    return replace(rig.stopping, cluster=cast(Cluster, cluster)), cluster
 
 
 @pytest.mark.parametrize("forced", [False, True])
 def test_locked_rows_delay_no_request_to_end(
-    house: House, database_url: str, monkeypatch: pytest.MonkeyPatch, *, forced: bool
+    rig: Rig, database_url: str, monkeypatch: pytest.MonkeyPatch, *, forced: bool
 ) -> None:
     monkeypatch.setattr("crawler_lifecycle.database.database.HURRIED_LOCK_SECONDS", LOCK_SECONDS)
-    plan = house.started("sleepy")
-    stopping, cluster = informed(house)
+    plan = rig.started("sleepy")
+    stopping, cluster = informed(rig)
     another = Database(database_url)
     with another.transaction() as holder:
         lock_run(holder, plan.run.run_id)
         began = time.monotonic()
-        house.do(stopping.k8_stop_pod if forced else stopping.k8_stop_task, StopTasks(run=plan.run))
+        rig.do(stopping.k8_stop_pod if forced else stopping.k8_stop_task, StopTasks(run=plan.run))
         took = time.monotonic() - began
     another.close()
     assert cluster.told == ["asked"]
     assert took < WRITES_BEFORE_A_DELETION * (LOCK_SECONDS + 2)
 
 
-def test_what_can_be_written_is_on_record_before_the_request(house: House) -> None:
-    plan = house.started("sleepy")
-    stopping, cluster = informed(house)
-    house.do(stopping.k8_stop_pod, StopTasks(run=plan.run))
-    [row] = house.tasks.rows(plan.run.run_id, [0])
+def test_what_can_be_written_is_on_record_before_the_request(rig: Rig) -> None:
+    plan = rig.started("sleepy")
+    stopping, cluster = informed(rig)
+    rig.do(stopping.k8_stop_pod, StopTasks(run=plan.run))
+    [row] = rig.tasks.rows(plan.run.run_id, [0])
     assert row.facts is not None
     assert row.facts.ended_by_itself
-    assert [line.message for line in house.details(plan).log if "node-3" in (line.message or "")]
+    assert [line.message for line in rig.details(plan).log if "node-3" in (line.message or "")]
     assert cluster.told == ["asked"]
 
 
@@ -103,13 +103,13 @@ class Lingering(Informed):
     ("refusal", "told"), [(TemporaryError("held by a policy"), ["asked"]), (Fenced("another supervisor"), [])]
 )
 def test_a_job_that_cannot_be_killed_keeps_only_a_later_supervisors_jobs_alive(
-    house: House, refusal: Exception, told: list[str]
+    rig: Rig, refusal: Exception, told: list[str]
 ) -> None:
-    plan = house.started("sleepy")
-    stop = LogCancellation(run=plan.run, stop=StopRequest(), asked_at=house.details(plan).run.created_at)
-    house.do(house.stopping.add_cancellation_log_to_db, stop)
+    plan = rig.started("sleepy")
+    stop = LogCancellation(run=plan.run, stop=StopRequest(), asked_at=rig.details(plan).run.created_at)
+    rig.do(rig.stopping.add_cancellation_log_to_db, stop)
     cluster = Lingering(refusal)
-    stopping = replace(house.stopping, cluster=cast(Cluster, cluster))
+    stopping = replace(rig.stopping, cluster=cast(Cluster, cluster))
     with pytest.raises(type(refusal), match=str(refusal)):
-        house.do(stopping.k8_stop_unwanted, StopTasks(run=plan.run, tasks="0"))
+        rig.do(stopping.k8_stop_unwanted, StopTasks(run=plan.run, tasks="0"))
     assert cluster.told == told

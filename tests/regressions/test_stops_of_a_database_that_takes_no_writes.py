@@ -21,7 +21,7 @@ from crawler_lifecycle.model.records import RunRecord
 from crawler_lifecycle.model.requests import StopRequest
 from crawler_lifecycle.runs.cli import running
 from crawler_lifecycle.runs.commands import stops as stops_module
-from tests.commands import Crawlctl
+from tests.kit.service.commands import Crawlctl
 
 
 @asynccontextmanager

@@ -21,7 +21,7 @@ from crawler_lifecycle.model.states import RunStatus
 from crawler_lifecycle.settings.installation import Installation
 from tests.contracts.flows import CANCELLED
 from tests.contracts.managers import managed
-from tests.databases import copy_of
+from tests.kit.data.databases import copy_of
 
 
 class NotedStops:

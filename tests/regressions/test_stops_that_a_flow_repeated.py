@@ -5,12 +5,12 @@ from datetime import UTC, datetime, timedelta
 
 from crawler_lifecycle.assembly.store import SqlStore
 from crawler_lifecycle.model.requests import StopRequest
-from tests.house import House
+from tests.kit.service.rig import Rig
 from tests.services.watching import deploy
 
 
-def test_a_run_tells_of_one_stop_by_its_flow(house: House) -> None:
-    plan, store, now = deploy(house), SqlStore(house.database), datetime.now(UTC)
+def test_a_run_tells_of_one_stop_by_its_flow(rig: Rig) -> None:
+    plan, store, now = deploy(rig), SqlStore(rig.database), datetime.now(UTC)
     for later, force in enumerate((False, False, True, True)):
         stop = StopRequest(actor="flow f", door="flow", force=force)
         store.runs.request_stop(plan.run.run_id, stop, now + timedelta(seconds=later))

@@ -7,8 +7,8 @@ import pytest
 
 from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.http.tokens import Scope
-from tests.apis import Api, stream
-from tests.databases import MakeRun, copy_of
+from tests.kit.data.databases import MakeRun, copy_of
+from tests.kit.service.apis import Api, stream
 
 
 @pytest.fixture

@@ -11,16 +11,16 @@ from crawler_lifecycle.model.manager_items import ItemState, JobState
 from crawler_lifecycle.model.supervision import WorkflowInfo
 from tests.activities.auditing import audit
 from tests.contracts.managers import Managed, managed
-from tests.house import AT_ONCE, House
+from tests.kit.service.rig import AT_ONCE, Rig
 
 AN_HOUR_AGO = datetime.now(UTC) - timedelta(hours=1)
 
 
 @pytest.fixture
-def flow(house: House) -> Managed:
-    impatient = replace(house.flow_audit.managers, patience=replace(AT_ONCE, stuck=timedelta(seconds=-5)))
-    house.flow_audit = replace(house.flow_audit, managers=impatient)
-    flow = managed(house.database)
+def flow(rig: Rig) -> Managed:
+    impatient = replace(rig.flow_audit.managers, patience=replace(AT_ONCE, stuck=timedelta(seconds=-5)))
+    rig.flow_audit = replace(rig.flow_audit, managers=impatient)
+    flow = managed(rig.database)
     flow.offer("a")
     return flow
 
@@ -36,26 +36,26 @@ def flow(house: House) -> Managed:
     ],
 )
 def test_every_closed_workflow_without_a_run_refuses_its_attempt(
-    house: House, flow: Managed, end: str, outcome: str, problem: str
+    rig: Rig, flow: Managed, end: str, outcome: str, problem: str
 ) -> None:
     key = flow.started().job.key
-    house.supervisors.described[key] = WorkflowInfo(is_open=False, end=end, ended_at=AN_HOUR_AGO)
-    assert audit(house, AuditPart.FLOWS, after=MANAGERS).acted == 1
+    rig.supervisors.described[key] = WorkflowInfo(is_open=False, end=end, ended_at=AN_HOUR_AGO)
+    assert audit(rig, AuditPart.FLOWS, after=MANAGERS).acted == 1
     (record,) = flow.store.manager_doors.items(flow.id, limit=9)
     assert (record.state, record.problem) == (ItemState.REFUSED, problem)
     (job,) = flow.managers.jobs(flow.mine, JobState.FINISHED, limit=9)
     assert job.outcome == outcome
-    assert audit(house, AuditPart.FLOWS, after=MANAGERS).found == {}
+    assert audit(rig, AuditPart.FLOWS, after=MANAGERS).found == {}
 
 
-def test_a_run_that_was_made_meanwhile_counts(house: House, flow: Managed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_was_made_meanwhile_counts(rig: Rig, flow: Managed, monkeypatch: pytest.MonkeyPatch) -> None:
     start = flow.started()
 
     async def describe(workflow_id: str) -> WorkflowInfo:
         flow.run_of(start)
         return WorkflowInfo(is_open=False, end="terminated", ended_at=AN_HOUR_AGO)
 
-    monkeypatch.setattr(house.supervisors, "describe", describe)
-    assert audit(house, AuditPart.FLOWS, after=MANAGERS).acted == 0
+    monkeypatch.setattr(rig.supervisors, "describe", describe)
+    assert audit(rig, AuditPart.FLOWS, after=MANAGERS).acted == 0
     (job,) = flow.managers.running(flow.mine)
     assert job.run_id is not None

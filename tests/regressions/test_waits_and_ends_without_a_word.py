@@ -6,8 +6,8 @@ from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.managers.authors.parameters import StopRetry
 from crawler_lifecycle.model.manager_items import CodeProblem
 from crawler_lifecycle.testing import ManagerPlay
-from tests.commands import Crawlctl
 from tests.contracts.managers import Managed, managed
+from tests.kit.service.commands import Crawlctl
 from tests.managers.authors import shops_with
 
 WAIT = "finished; the manager has not processed the end yet"

@@ -10,8 +10,8 @@ import pytest
 
 from crawler_lifecycle.clusters.kubernetes.http.api import LISTS_AT_ONCE
 from crawler_lifecycle.clusters.kubernetes.logs import evidence
-from tests.api_servers import Answered, Fault, an_api_server
 from tests.contracts.acting import Acting, ended_with, warn
+from tests.kit.clusters.api_servers import Answered, Fault, an_api_server
 
 TASKS = 30
 OTHERS = 1500  # warnings: there is a second page

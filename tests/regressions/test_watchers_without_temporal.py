@@ -20,8 +20,8 @@ from crawler_lifecycle.model.supervision import Nudge
 from crawler_lifecycle.runs.processes import watcher as watching
 from crawler_lifecycle.runs.processes.watcher import Watcher
 from crawler_lifecycle.temporal import connection
-from tests.databases import MakeRun
-from tests.waiting import eventually
+from tests.kit.data.databases import MakeRun
+from tests.kit.waiting import eventually
 
 AWAY = TemporaryError("Temporal does not answer")
 

@@ -17,9 +17,9 @@ from crawler_lifecycle.managers.ports import ManagerRef
 from crawler_lifecycle.model.flow_states import FlowIntent
 from crawler_lifecycle.model.manager_items import Verdict
 from crawler_lifecycle.model.states import RunStatus
-from tests.commands import Crawlctl
 from tests.contracts.flows import Flow
 from tests.contracts.managers import MANAGER, Managed, item, managed
+from tests.kit.service.commands import Crawlctl
 from tests.unit.flows.plays import NOW
 
 NO_HOST = "no_host: no running host has loaded the manager m:Shops: start `crawlctl up --flows FILE`"

@@ -6,8 +6,8 @@ from typing import Any
 from crawler_lifecycle.assembly.store import SqlStore
 from crawler_lifecycle.flows import Workflow
 from crawler_lifecycle.flows.model.requests import PushFlow
-from tests.commands import Crawlctl
 from tests.contracts.flows import Flow
+from tests.kit.service.commands import Crawlctl
 from tests.unit.flows.work import plain
 
 

@@ -17,7 +17,7 @@ from crawler_lifecycle.hosts.calling import result_check
 from crawler_lifecycle.hosts.outcomes import result_end
 from crawler_lifecycle.model.flow_states import EndKind
 from tests.client.conftest import Hand
-from tests.commands import Crawlctl
+from tests.kit.service.commands import Crawlctl
 from tests.unit.flows.work import greet, plain
 
 MODULE = plain.__module__

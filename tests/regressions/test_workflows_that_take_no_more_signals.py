@@ -9,7 +9,7 @@ from temporalio.api.enums.v1 import EventType
 from crawler_lifecycle.errors import NotFound
 from crawler_lifecycle.model.requests import StopRequest
 from crawler_lifecycle.temporal.engine import Engine
-from tests.servers import start_real_time
+from tests.kit.temporal.servers import start_real_time
 
 TWO_SIGNALS = ("--dynamic-config-value", "history.maximumSignalsPerExecution=2")
 

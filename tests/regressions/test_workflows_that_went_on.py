@@ -14,7 +14,7 @@ from crawler_lifecycle.model.audits import FindingKind
 from crawler_lifecycle.model.states import RunStatus
 from crawler_lifecycle.model.supervision import AuditedRun, WorkflowInfo
 from crawler_lifecycle.temporal.engine import task_failure
-from tests.house import NotedSupervisors
+from tests.kit.service.rig import NotedSupervisors
 
 NOW = datetime(2026, 11, 23, tzinfo=UTC)
 RUN = AuditedRun(

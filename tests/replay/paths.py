@@ -13,7 +13,7 @@ from crawler_lifecycle.model.run_plan import Clock, ExportsOwed, RunPlan
 from crawler_lifecycle.model.states import Intent, RunStatus, TaskStatus, Trigger
 from crawler_lifecycle.model.task_changes import TaskChange
 from crawler_lifecycle.runs.model import DeploymentOutcome, MainJobStatus, TakenOver, TakeOver
-from tests.activity_events import LOCAL, local_name
+from tests.kit.temporal.activity_events import LOCAL, local_name
 from tests.workflows.script import DEPLOYED, STARTED, UNAVAILABLE, Script, in_turn
 
 IN_A_LOOK = "get_history_statuses_to_sync"

@@ -20,10 +20,10 @@ from temporalio.client import Client, WorkflowFailureError, WorkflowHandle, Work
 from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 
-from tests.plays import working
+from tests.kit.temporal.plays import working
+from tests.kit.temporal.servers import SHORT_HISTORIES, start_real_time, start_skipping
 from tests.replay.flow_paths import FLOW_PATHS, LATE, play_flow
 from tests.replay.paths import RUN_PATHS, Ask, commands
-from tests.servers import SHORT_HISTORIES, start_real_time, start_skipping
 
 PATHS = RUN_PATHS | FLOW_PATHS
 HERE = Path(__file__).parent

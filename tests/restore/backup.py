@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.chaos.ground import ACCOUNT, Ground
-from tests.databases import copy_file
+from tests.kit.data.databases import copy_file
 
 DUMP = ("mariadb-dump", "--single-transaction", "--databases", ACCOUNT)
 NOT_IN_THE_BACKUP = ("cluster", "temporal.db*", "crawler.db*", "ballast", "lock", "stack.json")  # cluster: the truth

@@ -18,15 +18,15 @@ from crawler_lifecycle.model.audits import FindingKind
 from crawler_lifecycle.model.records import ALL_RUNS
 from crawler_lifecycle.model.requests import RunRequest, StopRequest
 from crawler_lifecycle.model.retries import Retries
-from tests.audits import audited
 from tests.chaos.comparison import divergences, open_workflows
 from tests.chaos.ground import Ground, ground
 from tests.chaos.people import People
-from tests.databases import mariadb_is_installed, missing
+from tests.kit.data.databases import mariadb_is_installed, missing
+from tests.kit.service.audits import audited
+from tests.kit.waiting import eventually, eventually_async
 from tests.process.crawls import PATIENCE
 from tests.process.stops import command, until_closed
 from tests.restore.backup import Backup
-from tests.waiting import eventually, eventually_async
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 CAPACITY = 60

@@ -16,11 +16,11 @@ from crawler_lifecycle.model.answers import Started
 from crawler_lifecycle.model.audits import FindingKind
 from crawler_lifecycle.model.records import RunDetails
 from crawler_lifecycle.model.states import RunStatus
-from tests.audits import audited
-from tests.databases import copy_file
+from tests.kit.data.databases import copy_file
+from tests.kit.service.audits import audited
+from tests.kit.waiting import eventually, eventually_async
 from tests.process.crawls import AT_ONCE, PATIENCE, Site, site
 from tests.process.stops import terminate, until_closed, workflow_status
-from tests.waiting import eventually, eventually_async
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(240)]
 MENDED = {0: 0}

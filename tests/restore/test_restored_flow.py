@@ -14,10 +14,10 @@ from crawler_lifecycle.flows.model.requests import PushFlow, RetryMembers
 from crawler_lifecycle.model.answers import Started
 from crawler_lifecycle.model.records import RunFilter
 from crawler_lifecycle.model.states import RunStatus
-from tests.audits import audited
-from tests.databases import copy_file
+from tests.kit.data.databases import copy_file
+from tests.kit.service.audits import audited
+from tests.kit.waiting import eventually, eventually_async
 from tests.process.crawls import AT_ONCE, PATIENCE, Job, Site, site
-from tests.waiting import eventually, eventually_async
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 ONCE = {(0, 1): Job(1, (0,))}

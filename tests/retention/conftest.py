@@ -3,7 +3,7 @@
 import pytest
 
 from crawler_lifecycle.database.database import Database
-from tests.databases import MakeRun
+from tests.kit.data.databases import MakeRun
 from tests.retention.old_runs import Old, old_runs
 
 

@@ -22,7 +22,7 @@ from crawler_lifecycle.retention.model import Ages, Folders, PassReport
 from crawler_lifecycle.retention.passes import Retention
 from crawler_lifecycle.retention.store import RetentionStore
 from tests.contracts.exports import event_of
-from tests.databases import MakeRun, ref_to
+from tests.kit.data.databases import MakeRun, ref_to
 
 NOW = datetime.now(UTC)
 LONG_AGO = NOW - timedelta(days=400)

@@ -13,8 +13,8 @@ from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.http.tokens import Scope
 from crawler_lifecycle.model.records import RunRecord
 from crawler_lifecycle.retention.store import RetentionStore
-from tests.apis import DOCUMENT, Api, problem
-from tests.databases import copy_of
+from tests.kit.data.databases import copy_of
+from tests.kit.service.apis import DOCUMENT, Api, problem
 from tests.retention.old_runs import CUTOFF, Old
 
 BODIES = {"tasks": {"count": 1}, "stop": {}, "resume": {}}

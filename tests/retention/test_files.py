@@ -9,7 +9,7 @@ import pytest
 
 from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.retention.model import Kind
-from tests.databases import copy_of
+from tests.kit.data.databases import copy_of
 from tests.retention.old_runs import LONG_AGO, NOW, passed, retention
 
 MONTH = timedelta(days=30)

@@ -23,8 +23,8 @@ from crawler_lifecycle.model.records import RunFilter
 from crawler_lifecycle.model.requests import RunRequest, parse
 from crawler_lifecycle.runs.cli.requests import make_request
 from crawler_lifecycle.runs.ports import Claim
-from tests.databases import MakeRun, ref_to
-from tests.schedulers import a_request
+from tests.kit.clusters.schedulers import a_request
+from tests.kit.data.databases import MakeRun, ref_to
 
 HOSTILE = [
     "'; DROP TABLE histories; --",

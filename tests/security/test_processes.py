@@ -12,9 +12,9 @@ from crawler_lifecycle.hosts.children import Channel
 from crawler_lifecycle.hosts.functions import MAIN
 from crawler_lifecycle.settings.configuration import forget_secrets
 from crawler_lifecycle.settings.installation import Kept, environment_for_child, keep_installation, locate
-from tests import embedded
-from tests.embedded import stack_processes, up
-from tests.waiting import until
+from tests.kit.service import embedded
+from tests.kit.service.embedded import stack_processes, up
+from tests.kit.waiting import until
 
 READ = "import sys; sys.stdout.write(open(f'/proc/{sys.argv[1]}/environ').read())"
 # Tests may run as root, who reads everything by a capability. Root without capabilities is a user like others.

@@ -19,8 +19,8 @@ from crawler_lifecycle.errors import LifecycleError
 from crawler_lifecycle.settings import Settings, configuration
 from crawler_lifecycle.settings.installation import Installation
 from crawler_lifecycle.settings.outside import ExportSettings, NoticeSettings
-from tests.messages import a_notice, an_event
-from tests.receivers import Answer, Receiver, serving
+from tests.kit.outside.messages import a_notice, an_event
+from tests.kit.outside.receivers import Answer, Receiver, serving
 
 SECRET = "c0nf1dent1al"
 WHSEC = f"whsec_{SECRET}{'A' * 20}"

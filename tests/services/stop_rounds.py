@@ -8,7 +8,7 @@ from crawler_lifecycle.model.task_changes import CloseLook, LookAt, StatusWrite
 from crawler_lifecycle.runs.activities.reconciliation import ReconciliationActivities
 from crawler_lifecycle.runs.activities.stopping import StoppingActivities
 from crawler_lifecycle.runs.model import LogCancellation, StopTasks
-from tests.house import House
+from tests.kit.service.rig import Rig
 
 
 def stop_round(stopping: StoppingActivities, reconciliation: ReconciliationActivities, run: RunRef) -> bool:
@@ -24,7 +24,7 @@ def stop_round(stopping: StoppingActivities, reconciliation: ReconciliationActiv
     return differences.known and not alive.total and not differences.unwanted
 
 
-def stop(house: House, plan: RunPlan, *, force: bool = False) -> None:
+def stop(rig: Rig, plan: RunPlan, *, force: bool = False) -> None:
     step = LogCancellation(run=plan.run, stop=StopRequest(actor="ann", force=force), asked_at=datetime.now(UTC))
-    house.stopping.add_cancellation_log_to_db(step)
-    house.stopping.cancel_queued_tasks(CloseRun(run=plan.run, reason="stopped"))
+    rig.stopping.add_cancellation_log_to_db(step)
+    rig.stopping.cancel_queued_tasks(CloseRun(run=plan.run, reason="stopped"))

@@ -13,10 +13,10 @@ from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.delivery.adapters.folder import FolderExporter
 from crawler_lifecycle.model.records import RunRecord
 from crawler_lifecycle.model.states import ExportState
-from tests.apis import Api, problem, served
-from tests.databases import MakeRun, copy_of, ref_to
-from tests.run_archives import CONTENT, event_of, exported, over
-from tests.stores import BUCKET, ENDED_AT, S3Store
+from tests.kit.data.databases import MakeRun, copy_of, ref_to
+from tests.kit.data.run_archives import CONTENT, event_of, exported, over
+from tests.kit.outside.stores import BUCKET, ENDED_AT, S3Store
+from tests.kit.service.apis import Api, problem, served
 
 
 @pytest.fixture

@@ -21,11 +21,11 @@ from crawler_lifecycle.model.requests import StopRequest
 from crawler_lifecycle.model.states import RunStatus
 from crawler_lifecycle.runs.http import streams
 from crawler_lifecycle.runs.http.streams import id_of, moment_of
-from tests.apis import Api, Event, problem, served, stream
 from tests.contracts.flows import pushed
-from tests.crawl_results import end_tasks
-from tests.databases import MakeRun, copy_of, ref_to
-from tests.messages import a_notice
+from tests.kit.data.crawl_results import end_tasks
+from tests.kit.data.databases import MakeRun, copy_of, ref_to
+from tests.kit.outside.messages import a_notice
+from tests.kit.service.apis import Api, Event, problem, served, stream
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ import pytest
 from crawler_lifecycle.clusters.ports import LogChunk
 from crawler_lifecycle.http.tokens import Scope
 from crawler_lifecycle.runs.commands.reading import RunReader
-from tests.apis import Api, problem, served, stream
-from tests.databases import MakeRun, copy_of
+from tests.kit.data.databases import MakeRun, copy_of
+from tests.kit.service.apis import Api, problem, served, stream
 
 PATIENCE = 30.0
 

@@ -20,11 +20,11 @@ from crawler_lifecycle.http.tokens import Tokens
 from crawler_lifecycle.model.answers import Started
 from crawler_lifecycle.model.requests import RunRequest
 from crawler_lifecycle.retention.store import RetentionStore
-from tests.apis import DOCUMENT, problem, stream
-from tests.embedded import LINK, ask, processes_of
+from tests.kit.service.apis import DOCUMENT, problem, stream
+from tests.kit.service.embedded import LINK, ask, processes_of
+from tests.kit.waiting import eventually, eventually_async
 from tests.process.crawls import PATIENCE, Site, end_all_of, site
 from tests.process.stops import until_closed
-from tests.waiting import eventually, eventually_async
 
 pytestmark = [pytest.mark.process, pytest.mark.system, pytest.mark.timeout(240)]
 EVENTS = Path(__file__).parents[2] / "examples" / "events.toml"

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, TypeAdapter
 
 from crawler_lifecycle.web.app import openapi_document
-from tests.apis import DOCUMENT
+from tests.kit.service.apis import DOCUMENT
 from workers.api import ROUTERS
 
 

@@ -23,10 +23,10 @@ from crawler_lifecycle.errors import (
 )
 from crawler_lifecycle.http.gate import refuse_body
 from crawler_lifecycle.http.problems import CODES, problem_of
-from tests.apis import Api, problem, served
-from tests.databases import MakeRun, copy_of
-from tests.schedulers import TOKEN, SmallCluster, a_catalogue
-from tests.schedulers import served as served_scheduler
+from tests.kit.clusters.schedulers import TOKEN, SmallCluster, a_catalogue
+from tests.kit.clusters.schedulers import served as served_scheduler
+from tests.kit.data.databases import MakeRun, copy_of
+from tests.kit.service.apis import Api, problem, served
 
 JSON = {"Content-Type": "application/json"}
 

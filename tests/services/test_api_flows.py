@@ -15,9 +15,9 @@ from crawler_lifecycle.flows.model.definition import A_CRAWL_AND_A_STEP
 from crawler_lifecycle.flows.rules.interventions import COMPLETED
 from crawler_lifecycle.flows.store import results as flow_results
 from crawler_lifecycle.http.tokens import Scope
-from tests.apis import Api, problem, stream
 from tests.client.conftest import Hand
-from tests.databases import MakeRun, copy_of
+from tests.kit.data.databases import MakeRun, copy_of
+from tests.kit.service.apis import Api, problem, stream
 
 FLOW = "shop/one two"
 

@@ -24,10 +24,10 @@ from crawler_lifecycle.model.states import RunStatus
 from crawler_lifecycle.runs.store import lists
 from crawler_lifecycle.stack.plan import Ports, make_plan
 from crawler_lifecycle.web.installation import MOST_SATURATED
-from tests.apis import Api, served
 from tests.contracts.flows import pushed
 from tests.contracts.managers import managed, over
-from tests.databases import MakeRun, copy_of, give_away, ref_to
+from tests.kit.data.databases import MakeRun, copy_of, give_away, ref_to
+from tests.kit.service.apis import Api, served
 from tests.unit.flows.work import plain
 
 UI = "https://temporal.example/ui/"

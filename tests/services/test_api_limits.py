@@ -11,8 +11,8 @@ import pytest
 from crawler_lifecycle.assembly.store import SqlStore
 from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.http.tokens import Scope
-from tests.apis import Api, problem
-from tests.databases import MakeRun, copy_of, ref_to
+from tests.kit.data.databases import MakeRun, copy_of, ref_to
+from tests.kit.service.apis import Api, problem
 
 SITE = {"label": "site:example.com"}
 

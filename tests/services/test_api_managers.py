@@ -16,11 +16,11 @@ from crawler_lifecycle.flows.model.requests import ItemFilter
 from crawler_lifecycle.http.tokens import Scope
 from crawler_lifecycle.model.manager_items import Verdict
 from crawler_lifecycle.model.states import RunStatus
-from tests.apis import Api, problem, served, stream
 from tests.contracts.managers import Managed, item, managed
-from tests.databases import copy_of
-from tests.schedulers import TOKEN, SmallCluster, a_catalogue
-from tests.schedulers import served as scheduler_served
+from tests.kit.clusters.schedulers import TOKEN, SmallCluster, a_catalogue
+from tests.kit.clusters.schedulers import served as scheduler_served
+from tests.kit.data.databases import copy_of
+from tests.kit.service.apis import Api, problem, served, stream
 
 MANAGER = "/v1/flows/managers"
 

@@ -17,9 +17,9 @@ from crawler_lifecycle.model.crawl_results import CrawlResult
 from crawler_lifecycle.model.deployment import Crawler
 from crawler_lifecycle.model.states import RunStatus, TaskStatus
 from crawler_lifecycle.runs.commands.reading import RunReader
-from tests.apis import Api, problem, served
-from tests.crawl_results import end_tasks
-from tests.databases import MakeRun, copy_of, ref_to
+from tests.kit.data.crawl_results import end_tasks
+from tests.kit.data.databases import MakeRun, copy_of, ref_to
+from tests.kit.service.apis import Api, problem, served
 
 MISSING = "00000000-0000-4000-8000-000000000000"
 

@@ -17,10 +17,10 @@ from crawler_lifecycle.errors import TemporaryError
 from crawler_lifecycle.http.tokens import Scope
 from crawler_lifecycle.schedules.commands.schedule_commands import ScheduleCommands
 from crawler_lifecycle.schedules.model import OccurrenceOutcome, Triggered
-from tests.apis import Api, problem, served
-from tests.schedulers import TOKEN, SmallCluster, a_catalogue
-from tests.schedulers import served as scheduler_served
-from tests.waiting import until
+from tests.kit.clusters.schedulers import TOKEN, SmallCluster, a_catalogue
+from tests.kit.clusters.schedulers import served as scheduler_served
+from tests.kit.service.apis import Api, problem, served
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.timeout(240)
 RULES: dict[str, Any] = {"run": {"crawler": "bookshop", "arguments": {"site": "x"}}, "cron": ["0 0 1 1 *"]}

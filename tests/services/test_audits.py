@@ -12,7 +12,7 @@ from crawler_lifecycle.audits.processes import AuditKeeper, AuditMetrics
 from crawler_lifecycle.errors import TemporaryError
 from crawler_lifecycle.http.tokens import Scope
 from crawler_lifecycle.model.audits import AuditOverview, FindingKind
-from tests.apis import problem, served
+from tests.kit.service.apis import problem, served
 
 AN_HOUR_AGO = datetime.now(UTC) - timedelta(hours=1)
 

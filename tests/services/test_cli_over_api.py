@@ -21,13 +21,13 @@ from crawler_lifecycle.flows import Workflow, crawl
 from crawler_lifecycle.http.tokens import Scope
 from crawler_lifecycle.model.manager_items import Verdict
 from crawler_lifecycle.model.states import RunStatus
-from tests.apis import Api, served
 from tests.client.scripted import DROP, Answer, problem, scripted
 from tests.contracts.flows import pushed
 from tests.contracts.managers import item, managed
-from tests.databases import MakeRun, copy_of, ref_to
-from tests.schedulers import TOKEN, SmallCluster, a_catalogue
-from tests.schedulers import served as scheduler_served
+from tests.kit.clusters.schedulers import TOKEN, SmallCluster, a_catalogue
+from tests.kit.clusters.schedulers import served as scheduler_served
+from tests.kit.data.databases import MakeRun, copy_of, ref_to
+from tests.kit.service.apis import Api, served
 
 Cli = Callable[..., Result]
 

@@ -32,12 +32,12 @@ from crawler_lifecycle.runs.activities.reconciliation import ReconciliationActiv
 from crawler_lifecycle.runs.activities.stopping import StoppingActivities
 from crawler_lifecycle.runs.ports import Claim
 from crawler_lifecycle.runs.processes.dispatcher import Dispatcher
-from tests.clusters import PATIENCE
-from tests.databases import MakeRun, ref_to
-from tests.house import House
-from tests.schedulers import TOKEN, SmallCluster, a_catalogue, served
+from tests.kit.clusters.clusters import PATIENCE
+from tests.kit.clusters.schedulers import TOKEN, SmallCluster, a_catalogue, served
+from tests.kit.data.databases import MakeRun, ref_to
+from tests.kit.service.rig import Rig
+from tests.kit.waiting import until
 from tests.services.stop_rounds import stop, stop_round
-from tests.waiting import until
 
 CHILDREN, AT_ONCE, MOST_RUNS = 96, 2, 400
 RACES = {"sqlite": 2000, "mysql": 500}  # of deployments with the stop of their run
@@ -207,37 +207,37 @@ def test_thousands_of_races(database_url: str, database: Database, make_run: Mak
 
 
 @pytest.mark.system
-def test_a_few_races_with_real_jobs(house: House) -> None:
+def test_a_few_races_with_real_jobs(rig: Rig) -> None:
     """The same against the local cluster: what has not begun when the stop is proved never does."""
-    house.deployer.scripts["sleepy"] = "echo > began-$CRAWL_TASK; exec sleep 60"
+    rig.deployer.scripts["sleepy"] = "echo > began-$CRAWL_TASK; exec sleep 60"
     began: dict[str, set[str]] = {}
 
     def race(number: int) -> str:
-        plan = house.started("sleepy", tasks=4)
+        plan = rig.started("sleepy", tasks=4)
         time.sleep(number * 0.04)
-        stop(house, plan)
-        until(lambda: stop_round(house.stopping, house.reconciliation, plan.run), "the proof")
-        began[plan.run.run_uid] = _began(house, plan.run.run_uid)
+        stop(rig, plan)
+        until(lambda: stop_round(rig.stopping, rig.reconciliation, plan.run), "the proof")
+        began[plan.run.run_uid] = _began(rig, plan.run.run_uid)
         return plan.run.run_uid
 
     with (
         ThreadPoolExecutor(THREADS) as deployments,
-        dispatching(Dispatcher(house.claims, house.claim_deployer, MINUTE, THREADS, deployments)),
+        dispatching(Dispatcher(rig.claims, rig.claim_deployer, MINUTE, THREADS, deployments)),
     ):
         raced = [race(number) for number in range(8)]
-    assert {run_uid: _began(house, run_uid) for run_uid in raced} == began
-    assert all(job.gone for run_uid in raced for job in house.bench.cluster.look(run_uid).jobs.values())
+    assert {run_uid: _began(rig, run_uid) for run_uid in raced} == began
+    assert all(job.gone for run_uid in raced for job in rig.bench.cluster.look(run_uid).jobs.values())
 
 
-def _began(house: House, run_uid: str) -> set[str]:
-    return {path.name for path in (house.folder / "files" / run_uid).glob("began-*")}
+def _began(rig: Rig, run_uid: str) -> set[str]:
+    return {path.name for path in (rig.folder / "files" / run_uid).glob("began-*")}
 
 
 # A deployer that stands still
 
 
-def claimed(house: House, plan: RunPlan, expires_in: timedelta) -> Claim:
-    (claim,) = house.claims.claim_tasks("dispatcher", expires_in, 1)
+def claimed(rig: Rig, plan: RunPlan, expires_in: timedelta) -> Claim:
+    (claim,) = rig.claims.claim_tasks("dispatcher", expires_in, 1)
     return claim
 
 
@@ -246,44 +246,44 @@ def wait_for_the_end_of(claim: Claim) -> None:
     time.sleep(max(0, (claim.request.not_after - datetime.now(UTC)).total_seconds()) + 0.001)
 
 
-def proved(house: House, plan: RunPlan) -> bool:
-    return stop_round(house.stopping, house.reconciliation, plan.run)
+def proved(rig: Rig, plan: RunPlan) -> bool:
+    return stop_round(rig.stopping, rig.reconciliation, plan.run)
 
 
-def changes(house: House, plan: RunPlan) -> dict[int, TaskStatus]:
+def changes(rig: Rig, plan: RunPlan) -> dict[int, TaskStatus]:
     """What a look would write of each task."""
-    active = house.reconciliation.get_active_running_tasks(RunInput(run=plan.run))
-    found = house.reconciliation.get_history_statuses_to_sync(LookAt(run=plan.run, active=active))
+    active = rig.reconciliation.get_active_running_tasks(RunInput(run=plan.run))
+    found = rig.reconciliation.get_history_statuses_to_sync(LookAt(run=plan.run, active=active))
     return {change.task: change.status for change in found.changes}
 
 
-def jobs(house: House, plan: RunPlan) -> set[int]:
-    return {task for task, _ in house.bench.cluster.look(plan.run.run_uid).jobs}
+def jobs(rig: Rig, plan: RunPlan) -> set[int]:
+    return {task for task, _ in rig.bench.cluster.look(plan.run.run_uid).jobs}
 
 
-def test_a_claim_that_may_still_be_used_is_waited_for_and_useless_afterwards(house: House) -> None:
-    plan = house.started("sleepy", tasks=2)
-    claim = claimed(house, plan, timedelta(seconds=1.5))
-    stop(house, plan)
+def test_a_claim_that_may_still_be_used_is_waited_for_and_useless_afterwards(rig: Rig) -> None:
+    plan = rig.started("sleepy", tasks=2)
+    claim = claimed(rig, plan, timedelta(seconds=1.5))
+    stop(rig, plan)
 
     def proved_in_time() -> bool:
-        found = proved(house, plan)
+        found = proved(rig, plan)
         assert claim.request.not_after
         assert not found or datetime.now(UTC) >= claim.request.not_after
         return found
 
     until(proved_in_time, "the proof")
     with pytest.raises(TemporaryError, match="has run out"):
-        house.deployer.deploy(claim.request)
-    assert jobs(house, plan) == {0}
-    never_deployed = house.details(plan).tasks[1]
+        rig.deployer.deploy(claim.request)
+    assert jobs(rig, plan) == {0}
+    never_deployed = rig.details(plan).tasks[1]
     assert (never_deployed.status, never_deployed.job_uid) == (TaskStatus.STOPPED, None)
 
 
-def test_a_job_that_is_just_being_made_when_its_claim_runs_out(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_that_is_just_being_made_when_its_claim_runs_out(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever makes it asked in time whether it may, and was held up since."""
-    plan = house.started("sleepy", tasks=2)
-    claim = claimed(house, plan, timedelta(seconds=0.5))
+    plan = rig.started("sleepy", tasks=2)
+    claim = claimed(rig, plan, timedelta(seconds=0.5))
     held_up, go_on, make = threading.Event(), threading.Event(), making._make
 
     def make_later(*arguments: Any) -> None:
@@ -293,58 +293,58 @@ def test_a_job_that_is_just_being_made_when_its_claim_runs_out(house: House, mon
 
     monkeypatch.setattr(making, "_make", make_later)
     with ThreadPoolExecutor(1) as pool:
-        deployed = pool.submit(house.claim_deployer.deploy, claim)
+        deployed = pool.submit(rig.claim_deployer.deploy, claim)
         try:
             assert held_up.wait(PATIENCE)
-            stop(house, plan)
+            stop(rig, plan)
             wait_for_the_end_of(claim)
-            assert 1 not in changes(house, plan), "it may come at any moment"
+            assert 1 not in changes(rig, plan), "it may come at any moment"
         finally:
             go_on.set()
         assert deployed.result(timeout=PATIENCE).job_id
-    until(lambda: proved(house, plan), "the proof")
-    assert jobs(house, plan) == {0, 1}
-    assert house.details(plan).tasks[1].job_uid
+    until(lambda: proved(rig, plan), "the proof")
+    assert jobs(rig, plan) == {0, 1}
+    assert rig.details(plan).tasks[1].job_uid
 
 
 @pytest.mark.parametrize("recorded", [True, False], ids=["recorded", "under a claim that runs out"])
 def test_a_job_that_is_made_after_the_cluster_was_looked_at(
-    house: House, monkeypatch: pytest.MonkeyPatch, recorded: bool
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, recorded: bool
 ) -> None:
     """What the look shows is older than what is compared with it: it must not count as absence."""
-    plan = house.started("sleepy", tasks=2)
-    claim = claimed(house, plan, timedelta(seconds=60 if recorded else 3))
-    stop(house, plan)
-    look, made = house.bench.cluster.look, list[Deployment]()
+    plan = rig.started("sleepy", tasks=2)
+    claim = claimed(rig, plan, timedelta(seconds=60 if recorded else 3))
+    stop(rig, plan)
+    look, made = rig.bench.cluster.look, list[Deployment]()
 
     def look_and_grow_old(run_uid: str, watched: Collection[JobKey] = (), *, uids: Uids = NO_UIDS) -> Look:
         found = look(run_uid, watched, uids=uids)
-        made.append(house.deployer.deploy(claim.request))
+        made.append(rig.deployer.deploy(claim.request))
         if recorded:
-            house.claims.deployed(claim, made[0])
+            rig.claims.deployed(claim, made[0])
         else:
             wait_for_the_end_of(claim)
         return found
 
     with monkeypatch.context() as patched:
-        patched.setattr(house.bench.cluster, "look", look_and_grow_old)
-        assert 1 not in changes(house, plan)
+        patched.setattr(rig.bench.cluster, "look", look_and_grow_old)
+        assert 1 not in changes(rig, plan)
     assert made[0].created
-    until(lambda: proved(house, plan), "the proof")
-    assert house.details(plan).tasks[1].job_uid == made[0].job_uid
+    until(lambda: proved(rig, plan), "the proof")
+    assert rig.details(plan).tasks[1].job_uid == made[0].job_uid
 
 
-def test_a_request_that_comes_late_to_the_service_is_refused_and_may_be_made_anew(house: House) -> None:
-    plan = house.started("sleepy", tasks=2)
-    catalogue = a_catalogue(house.folder, '[crawlers.sleepy]\ncommand = ["true"]\n')
-    with served(house.bench.cluster, catalogue) as url, closing(SchedulerClient(url, TOKEN, timeout=10)) as client:
-        claim = claimed(house, plan, timedelta(seconds=0.2))
+def test_a_request_that_comes_late_to_the_service_is_refused_and_may_be_made_anew(rig: Rig) -> None:
+    plan = rig.started("sleepy", tasks=2)
+    catalogue = a_catalogue(rig.folder, '[crawlers.sleepy]\ncommand = ["true"]\n')
+    with served(rig.bench.cluster, catalogue) as url, closing(SchedulerClient(url, TOKEN, timeout=10)) as client:
+        claim = claimed(rig, plan, timedelta(seconds=0.2))
         wait_for_the_end_of(claim)
         with pytest.raises(TemporaryError, match="has run out: it has to be claimed again"):
             client.deploy(claim.request)
-        assert jobs(house, plan) == {0}
-        again = claimed(house, plan, MINUTE)
+        assert jobs(rig, plan) == {0}
+        again = claimed(rig, plan, MINUTE)
         assert again.request.key == claim.request.key
         assert client.deploy(again.request).created
         assert not client.deploy(claim.request).created, "what is there is told, however late somebody asks"
-    assert jobs(house, plan) == {0, 1}
+    assert jobs(rig, plan) == {0, 1}

@@ -26,9 +26,9 @@ from crawler_lifecycle.runs.processes.dispatcher import Dispatcher
 from crawler_lifecycle.runs.processes.watcher import Watcher
 from crawler_lifecycle.settings.processes import HealthSettings
 from crawler_lifecycle.stack.plan import HEALTH, OWN_PORTS, Ports, lifecycle_part, make_plan, service_part
-from tests.api_servers import Answered, an_access, an_api_server
-from tests.house import House
-from tests.waiting import until
+from tests.kit.clusters.api_servers import Answered, an_access, an_api_server
+from tests.kit.service.rig import Rig
+from tests.kit.waiting import until
 
 SHORT = HealthSettings(port=0, stuck_seconds=2, ready_seconds=2)
 SILENT = HealthSettings(port=0, stuck_seconds=600, ready_seconds=0.5)
@@ -167,9 +167,9 @@ def claims() -> Claims:
 
 
 @pytest.fixture
-async def dispatching(house: House, pool: ThreadPoolExecutor, claims: Claims) -> AsyncIterator[Pulses]:
+async def dispatching(rig: Rig, pool: ThreadPoolExecutor, claims: Claims) -> AsyncIterator[Pulses]:
     stopped = threading.Event()
-    dispatcher = Dispatcher(claims, house.claim_deployer, timedelta(seconds=60), 1, pool)  # type: ignore[arg-type]
+    dispatcher = Dispatcher(claims, rig.claim_deployer, timedelta(seconds=60), 1, pool)  # type: ignore[arg-type]
     claims.answers.set()
     running = asyncio.create_task(asyncio.to_thread(dispatcher.run, stopped, timedelta(seconds=0.01)))
     yield dispatcher.pulses
@@ -211,12 +211,12 @@ class Changes:
             yield set()
 
 
-async def test_a_watcher_whose_stream_is_silent_is_not_alive(house: House) -> None:
+async def test_a_watcher_whose_stream_is_silent_is_not_alive(rig: Rig) -> None:
     cluster = Changes()
 
     async def send(_: object) -> None: ...
 
-    watcher = Watcher(SqlStore(house.database).claims, cluster, send, Pulses())  # type: ignore[arg-type]
+    watcher = Watcher(SqlStore(rig.database).claims, cluster, send, Pulses())  # type: ignore[arg-type]
     async with served(SHORT, {}, watcher.pulses) as door:
         watching = asyncio.create_task(watcher.run())
         await asyncio.to_thread(until_it_says, door, "/readyz", 200)
@@ -230,7 +230,7 @@ async def test_a_watcher_whose_stream_is_silent_is_not_alive(house: House) -> No
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 async def test_a_watcher_whose_stream_is_refused_is_not_ready(
-    house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It lists the jobs all right, so its cluster answers; and nobody would be nudged."""
     monkeypatch.setattr(changes, "PAUSES", Backoff(timedelta(seconds=0.01), timedelta(seconds=0.1)))
@@ -241,7 +241,7 @@ async def test_a_watcher_whose_stream_is_refused_is_not_ready(
     with an_api_server() as server:
         server.watching = [Answered(403, "Forbidden", "cannot watch jobs") for _ in range(1000)]
         cluster = KubernetesCluster(an_access(server, tmp_path), str(uuid4()), PodSettings(), LogStorage(tmp_path))
-        watcher = Watcher(SqlStore(house.database).claims, cluster, send)
+        watcher = Watcher(SqlStore(rig.database).claims, cluster, send)
         async with served(SILENT, {"cluster": partial(asyncio.to_thread, cluster.check)}, watcher.pulses) as door:
             watching = asyncio.create_task(watcher.run())
             await asyncio.to_thread(until, lambda: watcher.pulses.succeeded.problem, "the refusal to be told")

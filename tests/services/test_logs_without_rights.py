@@ -24,10 +24,10 @@ from crawler_lifecycle.model.run_plan import Removal, RemoveJobs, RunInput, RunR
 from crawler_lifecycle.model.task_changes import EvidenceRequest, EvidenceWrite, LookAt, StatusWrite
 from crawler_lifecycle.runs.activities.reconciliation import ReconciliationActivities
 from crawler_lifecycle.runs.ports import Claim
-from tests.api_servers import ApiServer, an_access, an_api_server
-from tests.apis import Api
-from tests.databases import MakeRun, copy_of, ref_to
-from tests.small_cluster import SmallCluster
+from tests.kit.clusters.api_servers import ApiServer, an_access, an_api_server
+from tests.kit.clusters.small_cluster import SmallCluster
+from tests.kit.data.databases import MakeRun, copy_of, ref_to
+from tests.kit.service.apis import Api
 
 BOOKS = Crawler(name="books", image="registry/books:1", command=["crawl"])
 TRIES = 3  # of a removal, before the run tells the problem

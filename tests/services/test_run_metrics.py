@@ -22,7 +22,7 @@ from crawler_lifecycle.model.states import ExportState, RunStatus, TaskStatus
 from crawler_lifecycle.runs.ports import RunFigures
 from crawler_lifecycle.runs.processes import metrics
 from crawler_lifecycle.runs.processes.metrics import RunMetrics
-from tests.databases import MakeRun
+from tests.kit.data.databases import MakeRun
 
 
 def test_figures_are_of_open_runs_and_pending_exports(database: Database, make_run: MakeRun) -> None:

@@ -11,11 +11,11 @@ from crawler_lifecycle.assembly.store import SqlStore
 from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.http.tokens import Scope
 from crawler_lifecycle.model.notices import NoticeKind
-from tests.apis import Api
 from tests.browser.pusher_channels import pusher_channels
-from tests.databases import MakeRun, copy_of, missing, ref_to
-from tests.messages import a_notice
-from tests.waiting import eventually
+from tests.kit.data.databases import MakeRun, copy_of, missing, ref_to
+from tests.kit.outside.messages import a_notice
+from tests.kit.service.apis import Api
+from tests.kit.waiting import eventually
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "start_dialog"
 NOTICE = "5d0b4a0e-6f55-5c4c-9d5e-0d2f1e3a7b11"

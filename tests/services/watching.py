@@ -1,4 +1,4 @@
-"""A watcher of a house's cluster, and the workflows that it nudges."""
+"""A watcher of a rig's cluster, and the workflows that it nudges."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -10,7 +10,7 @@ from crawler_lifecycle.errors import NotFound, TemporaryError
 from crawler_lifecycle.model.run_plan import RunPlan
 from crawler_lifecycle.model.supervision import Nudge
 from crawler_lifecycle.runs.processes.watcher import Watcher
-from tests.house import House
+from tests.kit.service.rig import Rig
 
 
 @dataclass
@@ -36,8 +36,8 @@ class Workflows:
 
 
 @asynccontextmanager
-async def watched(house: House, workflows: Workflows) -> AsyncIterator[None]:
-    watching = asyncio.create_task(Watcher(SqlStore(house.database).claims, house.bench.cluster, workflows.send).run())
+async def watched(rig: Rig, workflows: Workflows) -> AsyncIterator[None]:
+    watching = asyncio.create_task(Watcher(SqlStore(rig.database).claims, rig.bench.cluster, workflows.send).run())
     await asyncio.sleep(0.3)  # changes before it watches are none of its business
     try:
         yield
@@ -47,7 +47,7 @@ async def watched(house: House, workflows: Workflows) -> AsyncIterator[None]:
             await watching
 
 
-def deploy(house: House) -> RunPlan:
-    plan = house.started("sleepy", tasks=2)
-    house.deploy_children(plan)
+def deploy(rig: Rig) -> RunPlan:
+    plan = rig.started("sleepy", tasks=2)
+    rig.deploy_children(plan)
     return plan

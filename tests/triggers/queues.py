@@ -4,7 +4,7 @@ from typing import Any
 from uuid import uuid4
 
 from crawler_lifecycle.settings.outside import TriggerSettings
-from tests.stores import REGION, client_of
+from tests.kit.outside.stores import REGION, client_of
 
 
 class Queues:

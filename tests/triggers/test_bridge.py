@@ -17,10 +17,10 @@ from crawler_lifecycle.settings.outside import TriggerSettings
 from crawler_lifecycle.triggers.bridge import Bridge, posting
 from crawler_lifecycle.triggers.model import Act, Event, EventAnswer
 from crawler_lifecycle.triggers.queue import REMEDY, EventQueue
-from tests.receivers import Answer, Receiver, serving
-from tests.stores import REGION, SOURCE, Bus, client_of
+from tests.kit.outside.receivers import Answer, Receiver, serving
+from tests.kit.outside.stores import REGION, SOURCE, Bus, client_of
+from tests.kit.waiting import until
 from tests.triggers.queues import Queues
-from tests.waiting import until
 
 STARTED = EventAnswer(act=Act.START_RUN, rule="r", created=True, run_id=1, run_uid="u")
 ANSWERS: dict[str, EventAnswer | LifecycleError] = {

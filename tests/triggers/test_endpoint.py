@@ -15,10 +15,10 @@ from crawler_lifecycle.model.deployment import Crawler
 from crawler_lifecycle.model.requests import RunRequest
 from crawler_lifecycle.runs.commands.runs import workflow_id_of
 from crawler_lifecycle.runs.ports import NewRun
-from tests.apis import Api, problem, served
-from tests.databases import MakeRun, copy_of
-from tests.schedulers import TOKEN, SmallCluster, a_catalogue
-from tests.schedulers import served as scheduler_served
+from tests.kit.clusters.schedulers import TOKEN, SmallCluster, a_catalogue
+from tests.kit.clusters.schedulers import served as scheduler_served
+from tests.kit.data.databases import MakeRun, copy_of
+from tests.kit.service.apis import Api, problem, served
 
 RULES = """
 [rules.order]

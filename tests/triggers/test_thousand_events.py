@@ -24,12 +24,12 @@ from crawler_lifecycle.model.records import ALL_RUNS
 from crawler_lifecycle.model.requests import RunRequest
 from crawler_lifecycle.model.states import RunStatus
 from crawler_lifecycle.stack.plan import free_ports
-from tests.embedded import LINK, environment, processes_of
+from tests.kit.outside.stores import CREDENTIALS, REGION
+from tests.kit.service.embedded import LINK, environment, processes_of
+from tests.kit.waiting import eventually
 from tests.process.crawls import PATIENCE, Site, end_all_of, site
-from tests.stores import CREDENTIALS, REGION
-from tests.triggers.mortal import CALLS, MOMENTS, POST
+from tests.triggers.doomed import CALLS, MOMENTS, POST
 from tests.triggers.queues import Queues
-from tests.waiting import eventually
 
 pytestmark = [pytest.mark.process, pytest.mark.system, pytest.mark.timeout(900)]
 RULES = """
@@ -132,9 +132,9 @@ async def test_each_event_acts_once_or_is_given_up(stack: Site, moto: str, crede
         for number, moment in enumerate(MOMENTS, 2):
             # a pause is needed only after a failure, so these processes find no API
             extra = {"CRAWLER_REMOTE__URL": "http://127.0.0.1:1"} if call == "ChangeMessageVisibility" else {}
-            words = ("tests.triggers.mortal", call, moment, str(number))
-            async with trigger_process(tmp_path, settings | extra, *words) as mortal, asyncio.timeout(PATIENCE):
-                assert await mortal.wait() == -signal.SIGKILL, (tmp_path / "triggers.log").read_text()[-3000:]
+            words = ("tests.triggers.doomed", call, moment, str(number))
+            async with trigger_process(tmp_path, settings | extra, *words) as process, asyncio.timeout(PATIENCE):
+                assert await process.wait() == -signal.SIGKILL, (tmp_path / "triggers.log").read_text()[-3000:]
         if call == POST:
             killed = stack.kill("api")
             await stack.until_replaced("api", killed)

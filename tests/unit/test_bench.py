@@ -25,7 +25,7 @@ from crawler_lifecycle.model.limits import INSTALLATION, LimitRecord
 from crawler_lifecycle.model.looks import TaskRow
 from crawler_lifecycle.model.states import Intent, TaskStatus
 from crawler_lifecycle.runs.rules.verdict import verdicts
-from tests.activity_events import begun_in
+from tests.kit.temporal.activity_events import begun_in
 from tests.kubernetes.programs import Unbuildable
 
 PLAIN_RUN = Path(__file__).parents[1] / "replay" / "histories" / "plain.json"

@@ -6,7 +6,7 @@ import pytest
 
 from tests.chaos.healing import Span, healed
 from tests.chaos.lives import lives
-from tests.chaos.weather import forecast
+from tests.chaos.timeline import forecast
 
 KINDS = ["a killed", "b frozen", "c away"]
 

@@ -13,7 +13,7 @@ from crawler_lifecycle.audits.ports import Findings
 from crawler_lifecycle.database.database import Database, utcnow
 from crawler_lifecycle.model.audits import AuditPage, AuditPart, AuditRef, AuditReport, Finding, FindingKind, PartReport
 from crawler_lifecycle.model.records import RunRecord
-from tests.commands import Crawlctl
+from tests.kit.service.commands import Crawlctl
 
 WHOLE = {part: PartReport(examined=5) for part in AuditPart}
 

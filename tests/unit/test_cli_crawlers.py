@@ -8,8 +8,8 @@ import pytest
 from crawler_lifecycle.clusters.adapters.catalogue import Catalogue
 from crawler_lifecycle.clusters.rules import ALLOWED_LABELS
 from crawler_lifecycle.errors import NotReady
-from tests.commands import SECRET, Crawlctl
-from tests.schedulers import TOKEN, SmallCluster, served
+from tests.kit.clusters.schedulers import TOKEN, SmallCluster, served
+from tests.kit.service.commands import SECRET, Crawlctl
 
 CATALOGUE = f"""
 [crawlers.bookshop]

@@ -17,7 +17,7 @@ from crawler_lifecycle.delivery.client import ApiArchives, Download
 from crawler_lifecycle.delivery.ports import RunArchive, StoredArchive
 from crawler_lifecycle.model.records import RunOverview, RunRecord
 from crawler_lifecycle.runs.commands.reading import RunReader
-from tests.commands import Crawlctl
+from tests.kit.service.commands import Crawlctl
 
 CONTENT = bytes(range(256)) * 9000
 SHA256 = hashlib.sha256(CONTENT).hexdigest()

@@ -39,7 +39,7 @@ from crawler_lifecycle.stack import flow_running
 from crawler_lifecycle.stack.flow_running import own_host_of
 from crawler_lifecycle.transport.streams import AnswerPage
 from tests.client.conftest import Hand
-from tests.commands import Crawlctl
+from tests.kit.service.commands import Crawlctl
 from tests.unit.flows.work import plain
 
 FILE = """

@@ -19,8 +19,8 @@ from crawler_lifecycle.runs.cli.details_lines import details_lines
 from crawler_lifecycle.runs.cli.list_lines import list_lines
 from crawler_lifecycle.runs.cli.requests import make_request
 from crawler_lifecycle.runs.cli.screen import progress_lines, situation
-from tests.commands import Crawlctl
-from tests.databases import ref_to
+from tests.kit.data.databases import ref_to
+from tests.kit.service.commands import Crawlctl
 from tests.unit.shown import NOW, a_run
 
 SITE = "label:site:example.com"

@@ -18,8 +18,8 @@ from crawler_lifecycle.model.flow_states import EndKind
 from crawler_lifecycle.model.manager_items import CodeProblem, Item, Verdict
 from crawler_lifecycle.model.requests import RunParameters
 from crawler_lifecycle.model.states import RunStatus
-from tests.commands import Crawlctl
 from tests.contracts.managers import Managed, item, managed, over
+from tests.kit.service.commands import Crawlctl
 from tests.unit.manager_files import FILE
 
 Flow = Callable[..., Result]

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.api_servers import an_access, an_api_server
-from tests.commands import Crawlctl
+from tests.kit.clusters.api_servers import an_access, an_api_server
+from tests.kit.service.commands import Crawlctl
 
 
 def test_a_namespace_is_accepted(crawlctl: Crawlctl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,8 +19,8 @@ from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.model.records import RunRecord, TaskRecord
 from crawler_lifecycle.model.states import RunStatus
 from crawler_lifecycle.runs.commands.reading import RunReader
-from tests.commands import SECRET, Crawlctl
-from tests.databases import ref_to
+from tests.kit.data.databases import ref_to
+from tests.kit.service.commands import SECRET, Crawlctl
 
 
 def test_list_shows_a_run_on_a_line(crawlctl: Crawlctl, run: RunRecord) -> None:

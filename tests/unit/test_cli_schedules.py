@@ -21,7 +21,7 @@ from crawler_lifecycle.schedules.model import (
     SkipReason,
     Triggered,
 )
-from tests.commands import Crawlctl
+from tests.kit.service.commands import Crawlctl
 
 CREATE = ["schedule", "create", "nightly", "bookshop"]
 CRON = ["--cron", "0 3 * * *"]

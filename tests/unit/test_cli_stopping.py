@@ -17,9 +17,9 @@ from crawler_lifecycle.model.requests import StopRequest
 from crawler_lifecycle.model.states import ExportState, Intent, RunStatus
 from crawler_lifecycle.runs.client import ApiRuns
 from crawler_lifecycle.temporal.engine import Engine
-from tests.commands import Crawlctl
-from tests.databases import give_away, ref_to
-from tests.embedded import CRAWLCTL
+from tests.kit.data.databases import give_away, ref_to
+from tests.kit.service.commands import Crawlctl
+from tests.kit.service.embedded import CRAWLCTL
 
 
 @pytest.mark.parametrize("words", [["stop"], ["stop", "--force", "--wait"], ["resume"], ["resume", "--reopen"]])

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.known_holes import Accepted, judged, read_accepted
+from tests.ci.known_holes import Accepted, judged, read_accepted
 
 TODAY = date(2026, 11, 20)
 HOLE = {"id": "PYSEC-1", "aliases": ["CVE-1"], "fix_versions": ["2.0"]}

@@ -11,8 +11,8 @@ from crawler_lifecycle.clusters.kubernetes.observe.looking import JobPatience, O
 from crawler_lifecycle.model.crawl_results import CrawlResult
 from crawler_lifecycle.model.looks import Look, TaskRow
 from crawler_lifecycle.model.states import TaskStatus
-from tests.kube import OURS, RUN, Json, Shelf, condition, container, deleted, ended, job, pod, running
-from tests.rows import after, row
+from tests.kit.clusters.kube import OURS, RUN, Json, Shelf, condition, container, deleted, ended, job, pod, running
+from tests.kit.data.rows import after, row
 
 KEY = (0, 1)
 ACCOUNT = json.dumps({"crawl_result": 1, "outcome": "banned", "stats": {"items": 3}})

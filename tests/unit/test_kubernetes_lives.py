@@ -17,7 +17,7 @@ from crawler_lifecycle.clusters.kubernetes.observe.looking import Observer
 from crawler_lifecycle.model.looks import JobPhase, Look, uids_of
 from crawler_lifecycle.model.reasons import JOB_DISAPPEARED, SIDECAR_HANGING
 from crawler_lifecycle.model.states import Intent, TaskStatus
-from tests.kube import (
+from tests.kit.clusters.kube import (
     LATER,
     OURS,
     RUN,
@@ -33,7 +33,7 @@ from tests.kube import (
     running,
     waiting,
 )
-from tests.rows import after, row
+from tests.kit.data.rows import after, row
 from tests.worlds import ends
 from tests.worlds.disturbances import NONSENSE
 from tests.worlds.lives import KEY

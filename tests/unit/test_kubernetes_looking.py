@@ -9,8 +9,21 @@ from crawler_lifecycle.clusters.kubernetes.http.answers import ApiFailed
 from crawler_lifecycle.clusters.kubernetes.http.decoding import JOBS, PODS, Unreadable
 from crawler_lifecycle.clusters.kubernetes.observe.looking import Observer
 from crawler_lifecycle.model.looks import JobPhase, Look
-from tests.kube import OURS, RUN, SCHEDULED, Json, Shelf, condition, event, job, labels, pod, running, waiting
-from tests.rows import HALF_AN_HOUR
+from tests.kit.clusters.kube import (
+    OURS,
+    RUN,
+    SCHEDULED,
+    Json,
+    Shelf,
+    condition,
+    event,
+    job,
+    labels,
+    pod,
+    running,
+    waiting,
+)
+from tests.kit.data.rows import HALF_AN_HOUR
 
 COMPLETE, FAILED = condition("Complete"), condition("Failed", "BackoffLimitExceeded")
 WAITS: Json = {"active": 1, "ready": 0}

@@ -11,7 +11,7 @@ from crawler_lifecycle.clusters.kubernetes.observe.looking import JobPatience, O
 from crawler_lifecycle.model.looks import JobLook, JobPhase, Look, TaskRow
 from crawler_lifecycle.model.states import Intent, TaskStatus
 from crawler_lifecycle.runs.rules.verdict import leaving, lingering, overdue, verdict
-from tests.kube import (
+from tests.kit.clusters.kube import (
     LATER,
     OURS,
     RUN,
@@ -30,7 +30,7 @@ from tests.kube import (
     running,
     waiting,
 )
-from tests.rows import HALF_AN_HOUR, NOW, after, applied, row
+from tests.kit.data.rows import HALF_AN_HOUR, NOW, after, applied, row
 
 KEY = (0, 1)
 COMPLETE = condition("Complete", "CompletionsReached")

@@ -10,7 +10,7 @@ import pytest
 from crawler_lifecycle.clusters.kubernetes.http.answers import ApiFailed
 from crawler_lifecycle.clusters.kubernetes.logs.files import MOST_MIRRORS, Mirrors, Position
 from crawler_lifecycle.clusters.ports import LogChunk
-from tests.waiting import until
+from tests.kit.waiting import until
 
 BEGINNING = Position(0)
 

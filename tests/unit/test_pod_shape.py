@@ -20,7 +20,7 @@ from crawler_lifecycle.clusters.rules import ALLOWED_ANNOTATIONS, ALLOWED_LABELS
 from crawler_lifecycle.errors import NotReady
 from crawler_lifecycle.model.deployment import Crawler, Resources
 from crawler_lifecycle.model.pod_shape import MOST_ANNOTATION_BYTES, PodShape, Toleration
-from tests.pod_shapes import (
+from tests.kit.clusters.pod_shapes import (
     GOOD_KEYS,
     GOOD_NAMES,
     GOOD_QUANTITIES,
@@ -33,7 +33,7 @@ from tests.pod_shapes import (
     WRONG_TOLERATIONS,
     WRONG_VALUES,
 )
-from tests.schedulers import a_request
+from tests.kit.clusters.schedulers import a_request
 
 HEAD = '[crawlers.books]\nimage = "books:1"\n'
 POD = HEAD + "[crawlers.books.pod]\n"

@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from tests.receivers import Receiver, serving
+from tests.kit.outside.receivers import Receiver, serving
 
 
 @pytest.mark.parametrize(("body", "taken"), [(b"", []), (b"wh", []), (b"whole", [b"whole"])])

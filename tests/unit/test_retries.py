@@ -13,7 +13,7 @@ from crawler_lifecycle.model.states import Intent, TaskStatus
 from crawler_lifecycle.model.task_changes import TaskChange
 from crawler_lifecycle.runs.rules.retries import ABSENT_FOR_SURE, LONGEST_PAUSE, SHORTEST_RECHECK, recheck_pause
 from crawler_lifecycle.runs.rules.verdict import verdicts
-from tests.rows import NOW, applied, row
+from tests.kit.data.rows import NOW, applied, row
 
 NOTHING_THERE = Look(complete=True)
 BOTH = Retries(infrastructure=2, program=1)

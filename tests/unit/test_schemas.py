@@ -13,8 +13,8 @@ from pydantic import BaseModel
 from crawler_lifecycle.delivery.pushers.webhooks import Webhook, endpoints
 from crawler_lifecycle.model.flow_states import FlowNotice
 from crawler_lifecycle.model.notices import ExportEvent, WebhookNotice
-from tests.messages import a_notice
-from tests.receivers import Receiver, serving
+from tests.kit.outside.messages import a_notice
+from tests.kit.outside.receivers import Receiver, serving
 
 DOCS = Path(__file__).parents[2] / "docs"
 HOWTO = (DOCS / "howto" / "notices-and-exports.md").read_text()

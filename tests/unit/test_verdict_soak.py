@@ -3,9 +3,9 @@
 import pytest
 
 from crawler_lifecycle.model.looks import TaskRow
-from tests import verdict_soak
-from tests.rows import row
-from tests.verdict_soak import LIVES_IN_A_BATCH, report, soak, total_of
+from tests.kit.data.rows import row
+from tests.worlds import verdict_soak
+from tests.worlds.verdict_soak import LIVES_IN_A_BATCH, report, soak, total_of
 
 
 def test_a_wrong_row_is_counted_with_its_seed_and_the_other_lives_go_on(
@@ -19,7 +19,7 @@ def test_a_wrong_row_is_counted_with_its_seed_and_the_other_lives_go_on(
     total = total_of(soak(batch) for batch in (0, 1))
     assert (total.lives, total.looks, total.wrong) == (2 * LIVES_IN_A_BATCH, 4 * LIVES_IN_A_BATCH - 2, [503])
     assert report(total) == 1
-    assert "1 wrong rows\nWRONG: python -m tests.verdict_soak --seed 503\n" in capsys.readouterr().out
+    assert "1 wrong rows\nWRONG: python -m tests.worlds.verdict_soak --seed 503\n" in capsys.readouterr().out
 
 
 @pytest.mark.system

@@ -4,7 +4,7 @@ from itertools import count
 
 import pytest
 
-from tests.waiting import InVain, eventually, eventually_async, until
+from tests.kit.waiting import InVain, eventually, eventually_async, until
 
 
 def test_the_first_answer_that_is_true_is_returned() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.databases import missing
+from tests.kit.data.databases import missing
 
 COMMIT = "fae377babdaa1c31fac88d813afb52f206216381"
 HERE = Path(__file__).parents[2]

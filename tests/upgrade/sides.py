@@ -27,11 +27,11 @@ from crawler_lifecycle.model.records import RunRecord
 from crawler_lifecycle.model.states import TaskStatus
 from crawler_lifecycle.settings.installation import Installation
 from crawler_lifecycle.stack.plan import Ports, StackPlan, make_plan, temporal_part
-from tests.embedded import CRAWLCTL, Crawlctl, environment
+from tests.kit.outside.receivers import Receiver, serving
+from tests.kit.service.embedded import CRAWLCTL, Crawlctl, environment
+from tests.kit.waiting import eventually, eventually_async
 from tests.process.crawls import PATIENCE, Site, catalogue_of, end_all_of
 from tests.process.stops import CRAWLERS
-from tests.receivers import Receiver, serving
-from tests.waiting import eventually, eventually_async
 
 SERVICES = ("scheduler", "dispatcher", "watcher")
 SECRET = "whsec_dHdvIHZlcnNpb25zIHNpZGUgYnkgc2lkZQ=="

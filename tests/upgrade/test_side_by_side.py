@@ -18,12 +18,12 @@ from crawler_lifecycle.model.answers import Started
 from crawler_lifecycle.model.audits import AuditRequest
 from crawler_lifecycle.model.requests import StopRequest
 from crawler_lifecycle.model.states import TaskStatus
-from tests.databases import BOTH, create_database
+from tests.kit.data.databases import BOTH, create_database
+from tests.kit.waiting import eventually, eventually_async
 from tests.process.crawls import PATIENCE
 from tests.process.stops import assert_stopped, terminate
 from tests.upgrade import released as before
 from tests.upgrade.sides import Process, Sides, end, sides
-from tests.waiting import eventually, eventually_async
 
 CRAWLERS = {"stopped": "polite"}
 TASKS = {"children": 2, "on_the_new_schema": 2}

@@ -7,10 +7,10 @@ from typing import Any
 from temporalio.client import WorkflowHandle
 
 from crawler_lifecycle.flows import Workflow
-from tests.activity_events import begun_in
 from tests.contracts.flows import Flow
+from tests.kit.temporal.activity_events import begun_in
+from tests.kit.waiting import eventually
 from tests.unit.flows.work import plain
-from tests.waiting import eventually
 
 
 def pair() -> Workflow:

@@ -8,8 +8,8 @@ from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
 from temporalio.client import WorkflowHandle
 
-from tests.flow_stage import FlowStage
-from tests.waiting import eventually_async
+from tests.kit.temporal.flow_stage import FlowStage
+from tests.kit.waiting import eventually_async
 
 
 async def task_behind(supervisor: WorkflowHandle[Any, Any], ends: int) -> int:

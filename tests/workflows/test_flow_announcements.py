@@ -8,9 +8,9 @@ from temporalio.testing import WorkflowEnvironment
 from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.errors import TemporaryError
 from tests.contracts.flows import Flow
-from tests.flow_stage import FlowStage, flow_stage
+from tests.kit.temporal.flow_stage import FlowStage, flow_stage
+from tests.kit.waiting import eventually
 from tests.unit.flows.work import plain
-from tests.waiting import eventually
 from tests.workflows.graphs import activities_of, chain, pair
 
 

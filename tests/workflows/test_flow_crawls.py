@@ -15,11 +15,11 @@ from crawler_lifecycle.model.records import RunRecord
 from crawler_lifecycle.model.states import ExportKind, ExportState, Intent, RunStatus, TaskStatus
 from crawler_lifecycle.runs.ports import SupervisorExecution
 from crawler_lifecycle.runs.store.exports import Exports
-from tests.crawl_results import end_tasks
-from tests.databases import ref_to
-from tests.flow_stage import FlowStage
+from tests.kit.data.crawl_results import end_tasks
+from tests.kit.data.databases import ref_to
+from tests.kit.temporal.flow_stage import FlowStage
+from tests.kit.waiting import eventually
 from tests.unit.flows.work import item_and_context, plain
-from tests.waiting import eventually
 from tests.workflows.graphs import door, shown_as
 
 ONE = RetryPolicy(max_attempts=1)

@@ -7,9 +7,9 @@ from typing import Any
 from crawler_lifecycle.flows import Workflow
 from crawler_lifecycle.flows.rules.messages import RunSteps, WriteFlow
 from crawler_lifecycle.model.flow_states import FlowState
-from tests.flow_stage import FAILED, FlowStage
+from tests.kit.temporal.flow_stage import FAILED, FlowStage
+from tests.kit.waiting import eventually
 from tests.unit.flows.work import plain
-from tests.waiting import eventually
 from tests.workflows.graphs import door, pair, shown_as
 
 HOUR = timedelta(hours=1)

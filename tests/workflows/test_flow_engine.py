@@ -7,10 +7,10 @@ from temporalio.testing import WorkflowEnvironment
 from crawler_lifecycle.flows import Workflow
 from crawler_lifecycle.model.requests import RunRequest
 from crawler_lifecycle.temporal.engine import Engine
-from tests.flow_stage import FlowStage
-from tests.plays import Stage, played
+from tests.kit.temporal.flow_stage import FlowStage
+from tests.kit.temporal.plays import Stage, played
+from tests.kit.waiting import eventually_async
 from tests.unit.flows.work import plain
-from tests.waiting import eventually_async
 from tests.workflows.script import Script
 
 BOOKS = RunRequest(crawler="books")

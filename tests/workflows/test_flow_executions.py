@@ -22,10 +22,10 @@ from crawler_lifecycle.flows.workflows.supervision import FlowDisplay
 from crawler_lifecycle.model.naming import FLOW_WORKFLOW
 from crawler_lifecycle.model.states import RunStatus
 from crawler_lifecycle.runs.ports import SupervisorExecution
-from tests.databases import copy_of
-from tests.flow_stage import FlowStage, flow_stage
+from tests.kit.data.databases import copy_of
+from tests.kit.temporal.flow_stage import FlowStage, flow_stage
+from tests.kit.waiting import eventually, eventually_async
 from tests.unit.flows.work import plain
-from tests.waiting import eventually, eventually_async
 from tests.workflows.graphs import activities_of, chain, door, pair, shown_as
 from tests.workflows.resets import reset, task_behind
 

@@ -5,9 +5,9 @@ from datetime import timedelta
 
 from crawler_lifecycle.flows import RetryPolicy, Workflow, crawl
 from crawler_lifecycle.flows.rules.messages import AttemptRef, RunSteps, StepsEnded
-from tests.flow_stage import FAILED, FlowStage
+from tests.kit.temporal.flow_stage import FAILED, FlowStage
+from tests.kit.waiting import eventually
 from tests.unit.flows.work import plain
-from tests.waiting import eventually
 from tests.workflows.graphs import activities_of, chain, diamond, door, shown_as
 
 

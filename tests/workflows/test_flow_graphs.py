@@ -5,7 +5,7 @@ from collections import Counter
 
 from crawler_lifecycle.flows import Workflow
 from crawler_lifecycle.model.flow_states import FlowState
-from tests.flow_stage import FlowStage
+from tests.kit.temporal.flow_stage import FlowStage
 from tests.unit.flows.work import plain
 from tests.workflows.graphs import activities_of, chain, diamond
 

@@ -8,7 +8,7 @@ import pytest
 from crawler_lifecycle.flows import Workflow
 from crawler_lifecycle.flows.store import ledger as flow_ledger
 from crawler_lifecycle.flows.workflows import course
-from tests.flow_stage import FlowStage
+from tests.kit.temporal.flow_stage import FlowStage
 from tests.unit.flows.work import plain
 from tests.workflows.graphs import activities_of, door, shown_as
 

@@ -12,7 +12,7 @@ from crawler_lifecycle.flows import RetryPolicy, Workflow, crawl
 from crawler_lifecycle.flows.ports.steps import BegunStep
 from crawler_lifecycle.flows.rules.messages import WriteFlow
 from crawler_lifecycle.model.flow_states import MemberState
-from tests.flow_stage import FAILED, FlowStage
+from tests.kit.temporal.flow_stage import FAILED, FlowStage
 from tests.unit.flows.work import plain
 from tests.workflows.graphs import door, shown_as
 

@@ -13,7 +13,7 @@ from temporalio.exceptions import ApplicationError
 from crawler_lifecycle.model.requests import RunRequest
 from crawler_lifecycle.temporal.converter import OneInputConverter
 from crawler_lifecycle.temporal.engine import Engine
-from tests.plays import Play, Stage
+from tests.kit.temporal.plays import Play, Stage
 from tests.workflows.script import Script
 from tests.workflows.stops import Held, until_asked
 

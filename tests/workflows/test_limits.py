@@ -10,7 +10,7 @@ from crawler_lifecycle.model.requests import RunRequest
 from crawler_lifecycle.model.run_plan import Clock, RunPlan
 from crawler_lifecycle.model.states import RunStatus, Trigger
 from crawler_lifecycle.runs.model import MainJobStatus, TakenOver, TakeOver
-from tests.plays import Play, played
+from tests.kit.temporal.plays import Play, played
 from tests.workflows.script import STARTED, UNAVAILABLE, Script, in_turn, moments
 
 HOUR = timedelta(hours=1)

@@ -13,7 +13,7 @@ from crawler_lifecycle.model.states import Intent, Report, TaskStatus
 from crawler_lifecycle.model.task_changes import TaskChange
 from crawler_lifecycle.settings.outside import NoticeSettings
 from crawler_lifecycle.temporal.options import BRIEF, ONCE
-from tests.plays import Play
+from tests.kit.temporal.plays import Play
 from tests.workflows.script import Script
 from tests.workflows.stops import Held, until_asked
 

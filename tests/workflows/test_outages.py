@@ -23,7 +23,7 @@ from crawler_lifecycle.model.requests import RunRequest
 from crawler_lifecycle.model.states import RunStatus, TaskStatus
 from crawler_lifecycle.model.task_changes import TaskChange
 from crawler_lifecycle.runs.model import TakenOver
-from tests.plays import Play, Stage, played
+from tests.kit.temporal.plays import Play, Stage, played
 from tests.workflows.script import Script
 from tests.workflows.stops import until_asked
 

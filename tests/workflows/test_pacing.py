@@ -13,8 +13,8 @@ from temporalio.testing import WorkflowEnvironment
 from crawler_lifecycle.model.requests import RunRequest
 from crawler_lifecycle.model.states import TaskStatus
 from crawler_lifecycle.model.task_changes import TaskChange
-from tests.activity_events import times_of
-from tests.plays import Play, played
+from tests.kit.temporal.activity_events import times_of
+from tests.kit.temporal.plays import Play, played
 from tests.workflows.script import Script
 
 REQUEST = RunRequest(crawler="books")

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 from crawler_lifecycle.model.requests import RunRequest
 from crawler_lifecycle.runs.model import DeploymentOutcome, MainJobStatus
-from tests.plays import Play
+from tests.kit.temporal.plays import Play
 from tests.workflows.script import DEPLOYED, Script, in_turn, moments
 from tests.workflows.stops import Held
 

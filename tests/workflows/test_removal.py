@@ -6,7 +6,7 @@ from temporalio.exceptions import ApplicationError
 from crawler_lifecycle.model.requests import RunRequest
 from crawler_lifecycle.model.run_plan import Removal
 from crawler_lifecycle.model.states import RunStatus
-from tests.plays import Play
+from tests.kit.temporal.plays import Play
 from tests.workflows.script import Script, in_turn
 
 REQUEST = RunRequest(crawler="books")

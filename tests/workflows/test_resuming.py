@@ -11,7 +11,7 @@ from crawler_lifecycle.model.requests import RunRequest
 from crawler_lifecycle.model.run_plan import RunPlan
 from crawler_lifecycle.model.states import Intent, RunStatus, Trigger
 from crawler_lifecycle.runs.model import TakenOver, TakeOver
-from tests.plays import Play
+from tests.kit.temporal.plays import Play
 from tests.workflows.script import Script, moments
 from tests.workflows.stages import END, LOOK
 from tests.workflows.stops import CLOSING, Held, assert_in_order, on_record, until_asked

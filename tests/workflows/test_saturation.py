@@ -4,7 +4,7 @@ from temporalio.client import WorkflowHistory
 
 from crawler_lifecycle.model.requests import RunRequest
 from crawler_lifecycle.runs.model import MainJobStatus
-from tests.plays import Play
+from tests.kit.temporal.plays import Play
 from tests.workflows.script import STARTED, Script, in_turn
 
 REQUEST = RunRequest(crawler="books")

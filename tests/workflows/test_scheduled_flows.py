@@ -18,9 +18,9 @@ from crawler_lifecycle.flows.rules.messages import FlowOccurrence
 from crawler_lifecycle.flows.workflows import scheduled_flow
 from crawler_lifecycle.model.naming import SCHEDULED_FLOW_WORKFLOW
 from tests.contracts.flows import Flow
-from tests.flow_stage import FlowStage
+from tests.kit.temporal.flow_stage import FlowStage
+from tests.kit.waiting import eventually
 from tests.unit.flows.work import plain
-from tests.waiting import eventually
 from tests.workflows.graphs import pair
 
 SOON = timedelta(milliseconds=100)

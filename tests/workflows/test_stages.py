@@ -11,7 +11,7 @@ from crawler_lifecycle.model.requests import RunRequest
 from crawler_lifecycle.model.states import TaskStatus, Trigger
 from crawler_lifecycle.model.task_changes import TaskChange
 from crawler_lifecycle.runs.model import DeploymentOutcome, MainJobStatus
-from tests.plays import Play
+from tests.kit.temporal.plays import Play
 from tests.workflows.script import DEPLOYED, STARTED, UNAVAILABLE, Script, in_turn
 from tests.workflows.stages import END, LOOK
 

@@ -13,8 +13,8 @@ from temporalio.testing import WorkflowEnvironment
 
 from crawler_lifecycle.model.requests import RunRequest
 from crawler_lifecycle.model.states import Intent
-from tests.activity_events import times_of
-from tests.plays import Play, played, skipped_until
+from tests.kit.temporal.activity_events import times_of
+from tests.kit.temporal.plays import Play, played, skipped_until
 from tests.workflows.script import STARTED, UNAVAILABLE, Script, in_turn, moments
 from tests.workflows.stops import CLOSING, WAITS, Held, assert_in_order, on_record, until_asked, until_forced
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from tests.kube import LATER, Json, condition, container, ended, job, labels, pod, running, waiting
+from tests.kit.clusters.kube import LATER, Json, condition, container, ended, job, labels, pod, running, waiting
 from tests.worlds.stories import TOLD_AT, told_pod
 
 NONSENSE: list[Any] = [None, 0, -1, "", "Complete", [], {}, [None], True, 1e300, {"type": None}, [{"type": "Complete"}]]

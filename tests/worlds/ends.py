@@ -14,8 +14,8 @@ from crawler_lifecycle.model.naming import job_name
 from crawler_lifecycle.model.reasons import OF_INFRASTRUCTURE, of_exit_code
 from crawler_lifecycle.model.states import Intent, TaskStatus
 from crawler_lifecycle.runs.rules.verdict import verdict
-from tests.kube import LATER, NAMESPACE, RUN, UID, Json, condition, ended, job, pod, running
-from tests.rows import NOW, applied, row
+from tests.kit.clusters.kube import LATER, NAMESPACE, RUN, UID, Json, condition, ended, job, pod, running
+from tests.kit.data.rows import NOW, applied, row
 from tests.worlds.disturbances import CALM, ROUGH, Disturbance
 from tests.worlds.lives import KEY, Life, Moment
 from tests.worlds.looks import Span, look_at

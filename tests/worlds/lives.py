@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from crawler_lifecycle.model.states import Intent
-from tests.kube import UID, Json
+from tests.kit.clusters.kube import UID, Json
 
 KEY = (0, 1)
 OVER = ("Succeeded", "Failed")

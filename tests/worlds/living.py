@@ -5,8 +5,8 @@ from random import Random
 from crawler_lifecycle.model.looks import Look, TaskRow, uids_of
 from crawler_lifecycle.model.states import Intent, TaskStatus
 from crawler_lifecycle.runs.rules.verdict import with_facts
-from tests.kube import UID
-from tests.rows import applied, row
+from tests.kit.clusters.kube import UID
+from tests.kit.data.rows import applied, row
 from tests.worlds.disturbances import CALM, ROUGH, Disturbance
 from tests.worlds.lives import KEY, Life
 from tests.worlds.looks import Span, facts_before_a_stop, look_at

@@ -12,7 +12,7 @@ from crawler_lifecycle.clusters.kubernetes.observe.looking import JobPatience, O
 from crawler_lifecycle.clusters.kubernetes.observe.outcome_facts import facts_by_uid
 from crawler_lifecycle.errors import LifecycleError
 from crawler_lifecycle.model.looks import JobKey, Look, OutcomeFacts
-from tests.kube import OURS, RUN, UID, Shelf, event
+from tests.kit.clusters.kube import OURS, RUN, UID, Shelf, event
 from tests.worlds.disturbances import CALM, Disturbance, disturbed_jobs, disturbed_pods
 from tests.worlds.lives import KEY, Life, is_own
 

@@ -11,8 +11,8 @@ from crawler_lifecycle.model.states import Intent, TaskStatus
 from crawler_lifecycle.model.task_changes import TaskChange
 from crawler_lifecycle.runs.rules.retries import NO_RETRIES
 from crawler_lifecycle.runs.rules.verdict import verdicts
-from tests.kube import UID, Json
-from tests.rows import NOW, applied
+from tests.kit.clusters.kube import UID, Json
+from tests.kit.data.rows import NOW, applied
 from tests.worlds.lives import OVER, Life, Moment
 from tests.worlds.truth import check
 

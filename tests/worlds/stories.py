@@ -6,7 +6,7 @@ from random import Random
 from typing import Any
 
 from crawler_lifecycle.model.naming import job_name
-from tests.kube import (
+from tests.kit.clusters.kube import (
     LATER,
     NAMESPACE,
     RUN,

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from crawler_lifecycle.model.looks import JobPhase, Look, TaskRow
 from crawler_lifecycle.model.reasons import POD_CREATE_REJECTED, RESULT_UNKNOWN
 from crawler_lifecycle.model.states import Intent, TaskStatus
-from tests.kube import LATER, UID
+from tests.kit.clusters.kube import LATER, UID
 from tests.worlds.lives import KEY, OVER, Life, Moment
 from tests.worlds.stories import A_MOMENT_LATER, DAYS_LATER
 

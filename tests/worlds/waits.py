@@ -16,8 +16,8 @@ from crawler_lifecycle.clusters.kubernetes.observe.looking import Observer
 from crawler_lifecycle.model.looks import Look, TaskRow, uids_of
 from crawler_lifecycle.model.states import Intent, TaskStatus
 from crawler_lifecycle.runs.rules.verdict import is_hopeless, verdict
-from tests.kube import OURS, RUN, UID, Json, Shelf, condition, event, job, pod, running, waiting
-from tests.rows import HALF_AN_HOUR, applied, row
+from tests.kit.clusters.kube import OURS, RUN, UID, Json, Shelf, condition, event, job, pod, running, waiting
+from tests.kit.data.rows import HALF_AN_HOUR, applied, row
 from tests.worlds.lives import KEY
 
 BEGAN_AT = datetime(2026, 11, 20, 8, tzinfo=UTC)

@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 
 from crawler_lifecycle.database.database import Database
-from tests.databases import copy_of
+from tests.kit.data.databases import copy_of
 from tests.services.flows import authors
 from tests.services.flows.stages import Stage
 from tests.services.flows.stages import staged as staged_with

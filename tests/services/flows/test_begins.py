@@ -20,7 +20,7 @@ from crawler_lifecycle.flows.ports.steps import StepEnd
 from crawler_lifecycle.hosts import attempts as host_attempts
 from crawler_lifecycle.model.flow_states import EndKind
 from tests.contracts.flows import Flow
-from tests.flow_stage import Watched
+from tests.kit.temporal.flow_stage import Watched
 from tests.services.flows import authors
 from tests.services.flows.attempts import attempts, expire, has_begun, take_over, until
 from tests.services.flows.supervised import MODULE, Hosted, hosted, single

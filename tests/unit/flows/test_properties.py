@@ -18,7 +18,7 @@ from crawler_lifecycle.flows.rules.planner import Planner
 from crawler_lifecycle.flows.rules.rows import MemberRow, Target
 from crawler_lifecycle.model.flow_states import FlowIntent, MemberKind, MemberState
 from crawler_lifecycle.model.states import RunStatus
-from tests.samples import examples
+from tests.kit.samples import examples
 from tests.unit.flows.plays import CANCELLED, COMPLETED, FAILED, Play
 from tests.unit.flows.random_graphs import BAD, FINE, OPEN, SHARES, allowed, build, leaves
 from tests.unit.flows.work import plain

@@ -29,7 +29,7 @@ from crawler_lifecycle.flows.rules.slicing import followers
 from crawler_lifecycle.flows.rules.states import after_begin, effective, started
 from crawler_lifecycle.model.flow_states import FlowIntent, MemberKind, MemberState
 from crawler_lifecycle.model.states import RunStatus
-from tests.samples import examples
+from tests.kit.samples import examples
 from tests.unit.flows.plays import CANCELLED, COMPLETED, FAILED, NOW
 from tests.unit.flows.random_graphs import FINE, allowed, build, build_steps
 from tests.unit.flows.work import plain

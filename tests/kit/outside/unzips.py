@@ -4,7 +4,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from tests.databases import missing
+from tests.kit.data.databases import missing
 
 PROGRAMS = {"Info-ZIP": ("unzip",), "7-Zip": ("7zz", "7z", "7za")}
 

@@ -13,7 +13,7 @@ from crawler_lifecycle.clusters.kubernetes.cluster import KubernetesCluster, Log
 from crawler_lifecycle.clusters.kubernetes.http.api import KubernetesApi
 from crawler_lifecycle.clusters.kubernetes.http.connection import ApiAccess
 from crawler_lifecycle.clusters.kubernetes.observe import jobs
-from tests.api_servers import Answered, ApiServer, Fault, an_access
+from tests.kit.clusters.api_servers import Answered, ApiServer, Fault, an_access
 
 
 class Trouble(StrEnum):
@@ -49,7 +49,7 @@ class Line:
         return self.trouble
 
 
-class MortalApi(KubernetesApi):
+class DoomedApi(KubernetesApi):
     """Once its process is dead, also what its threads have still to do is not asked for. Logs do not count: those that
     are followed are asked for at any time."""
 
@@ -73,7 +73,7 @@ class MortalApi(KubernetesApi):
 
 def a_process(line: Line, folder: Path, installation: str) -> KubernetesCluster:
     """The whole adapter, with one thread in the place of each pool: so the n-th request is always the same."""
-    with patch.object(cluster, "KubernetesApi", partial(MortalApi, line)), patch.object(jobs, "THREADS", 1):
+    with patch.object(cluster, "KubernetesApi", partial(DoomedApi, line)), patch.object(jobs, "THREADS", 1):
         return KubernetesCluster(
             an_access(line.server, folder), installation, PodSettings(), LogStorage(folder / "files")
         )

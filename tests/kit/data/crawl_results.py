@@ -9,7 +9,7 @@ from crawler_lifecycle.model.looks import OutcomeFacts
 from crawler_lifecycle.model.records import RunRecord
 from crawler_lifecycle.model.states import TaskStatus
 from crawler_lifecycle.model.task_changes import TaskChange
-from tests.databases import ref_to
+from tests.kit.data.databases import ref_to
 
 
 def end_tasks(

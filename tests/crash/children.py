@@ -1,6 +1,6 @@
 """Processes of ours that are killed again and again: one that has everything loaded, and forks them.
 
-    python -m tests.crash.nursery children.json
+    python -m tests.crash.children children.json
 
 Who dies of a SIGKILL gets a successor at once; who ends by itself, as Temporal or the database does not answer, after
 a pause. It ends with its parent.
@@ -80,7 +80,7 @@ def write(path: Path, environment: dict[str, str], logs: Path, children: list[Ch
     path.write_text(json.dumps(described))
 
 
-class Nursery:
+class Children:
     def __init__(self, described: dict[str, Any]) -> None:
         self._environment = described["environment"]
         self._logs = Path(described["logs"])
@@ -171,4 +171,4 @@ class Nursery:
 
 
 if __name__ == "__main__":
-    Nursery(json.loads(Path(sys.argv[1]).read_text())).run()
+    Children(json.loads(Path(sys.argv[1]).read_text())).run()

@@ -10,8 +10,8 @@ from crawler_lifecycle.assembly.store import SqlStepLedger
 from crawler_lifecycle.flows import Context, Workflow
 from crawler_lifecycle.flows.store.doors import SqlFlowDoors
 
-FOLDER = Path(os.environ["MORTAL_FOLDER"])
-MOMENT = os.environ.get("MORTAL_MOMENT", "")
+FOLDER = Path(os.environ["DOOMED_FOLDER"])
+MOMENT = os.environ.get("DOOMED_MOMENT", "")
 
 
 def die_once(moment: str) -> None:
@@ -20,7 +20,7 @@ def die_once(moment: str) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def mortal(kind: type, name: str) -> None:
+def doomed(kind: type, name: str) -> None:
     """Let the host die before and after the method."""
     method = getattr(kind, name)
 
@@ -35,7 +35,7 @@ def mortal(kind: type, name: str) -> None:
 
 if MOMENT:  # an isolated process has the same environment, but never writes
     for port, name in ((SqlStepLedger, "begin"), (SqlStepLedger, "end"), (SqlFlowDoors, "graft")):
-        mortal(port, name)
+        doomed(port, name)
 
 
 def note(word: str) -> None:

@@ -37,7 +37,7 @@ from crawler_lifecycle.runs.activities.supervision import HistoryActivities, Sup
 from crawler_lifecycle.runs.model import CreateHistory, StartRun
 from crawler_lifecycle.runs.rules.plan import RunLimits
 from crawler_lifecycle.runs.store.passes import claim_ready_tasks
-from tests.clusters import LocalBench
+from tests.kit.clusters.clusters import LocalBench
 
 A = TypeVar("A")
 R = TypeVar("R")
@@ -145,7 +145,7 @@ class NotedSupervisors:
 
 
 @dataclass
-class House:
+class Rig:
     database: Database
     bench: LocalBench
     folder: Path
@@ -216,5 +216,5 @@ class House:
 
 
 @pytest.fixture
-def house(database: Database, local: LocalBench, tmp_path: Path) -> House:
-    return House(database, local, tmp_path)
+def rig(database: Database, local: LocalBench, tmp_path: Path) -> Rig:
+    return Rig(database, local, tmp_path)

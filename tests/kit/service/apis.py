@@ -23,7 +23,7 @@ from crawler_lifecycle.settings.installation import Installation
 from crawler_lifecycle.web.app import make_app
 from workers.api import ROUTERS
 
-DOCUMENT = Path(__file__).parents[1] / "docs" / "api-openapi.json"
+DOCUMENT = Path(__file__).parents[3] / "docs" / "api-openapi.json"
 PATIENCE = 60.0
 
 

@@ -4,7 +4,7 @@ from functools import partial
 
 from crawler_lifecycle.audits.commands import AuditCommands
 from crawler_lifecycle.model.audits import AuditReport, AuditRequest
-from tests.waiting import eventually_async
+from tests.kit.waiting import eventually_async
 
 
 async def audited(audits: AuditCommands, *, repair: bool = False) -> AuditReport:

@@ -1,7 +1,7 @@
 """`make verdict-soak`: a million lives of jobs, each looked at again and again through disturbances, on every core.
 
 Each batch of lives has seeds of its own, whichever process lives it. Every life that goes wrong is reported with its
-seed: `python -m tests.verdict_soak --seed N` lives it again.
+seed: `python -m tests.worlds.verdict_soak --seed N` lives it again.
 """
 
 import argparse
@@ -86,7 +86,7 @@ def report(total: Soaked) -> int:
     print(f"ends: {', '.join(f'{status} {count:,}' for status, count in total.ends.most_common())}")
     print(f"{_counts(total)}")
     for seed in sorted(total.wrong)[:MOST_SHOWN]:
-        print(f"WRONG: python -m tests.verdict_soak --seed {seed}")
+        print(f"WRONG: python -m tests.worlds.verdict_soak --seed {seed}")
     return 1 if total.wrong else 0
 
 

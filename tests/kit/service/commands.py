@@ -19,8 +19,8 @@ from crawler_lifecycle.model.records import RunRecord
 from crawler_lifecycle.model.requests import RunRequest
 from crawler_lifecycle.runs.ports import NewRun
 from crawler_lifecycle.settings import stack_file
-from tests.apis import Api, served
-from tests.databases import copy_of
+from tests.kit.data.databases import copy_of
+from tests.kit.service.apis import Api, served
 
 SECRET = "s3cr3t-of-the-bookshop"
 Crawlctl = Callable[..., Result]

@@ -35,8 +35,8 @@ from crawler_lifecycle.model.requests import RunRequest
 from crawler_lifecycle.model.run_plan import RunRef
 from crawler_lifecycle.runs.ports import NewRun
 from crawler_lifecycle.stack.plan import free_ports
-from tests import disguise
-from tests.mysql_words import checked_names
+from tests.kit.data import disguise
+from tests.kit.data.mysql_words import checked_names
 
 BOTH = ("sqlite", pytest.param("mariadb", marks=pytest.mark.mariadb))
 # the driver reads all certificates of the system for each connection that could be encrypted: 45 ms

@@ -9,7 +9,7 @@ from crawler_lifecycle.model.naming import event_id
 from crawler_lifecycle.model.notices import ExportEvent
 from crawler_lifecycle.model.records import RunRecord
 from crawler_lifecycle.model.states import ExportKind, ExportState, RunStatus
-from tests.databases import ref_to
+from tests.kit.data.databases import ref_to
 
 CONTENT = bytes(range(256)) * 1000
 

@@ -42,7 +42,7 @@ from crawler_lifecycle.runs.rules.plan import RunLimits
 from crawler_lifecycle.settings.processes import WorkerSettings
 from crawler_lifecycle.temporal.engine import Engine
 from tests.contracts.flows import Flow
-from tests.databases import copy_of, ref_to
+from tests.kit.data.databases import copy_of, ref_to
 
 MODULE = "tests.unit.flows.work"
 COMPLETED, FAILED, CANCELLED = EndKind.COMPLETED, EndKind.FAILED, EndKind.CANCELLED

@@ -27,9 +27,9 @@ from crawler_lifecycle.runs.activities.reconciliation import ReconciliationActiv
 from crawler_lifecycle.runs.activities.stopping import StoppingActivities
 from crawler_lifecycle.runs.model import StopTasks
 from crawler_lifecycle.runs.rules.retries import NO_RETRIES
-from tests.mortals import Died, Line, a_process
-from tests.rows import applied
-from tests.small_cluster import SmallCluster
+from tests.kit.clusters.doomed import Died, Line, a_process
+from tests.kit.clusters.small_cluster import SmallCluster
+from tests.kit.data.rows import applied
 
 CRAWLER = Crawler(name="bookshop", image="registry/bookshop:1", command=["crawl"])
 CLAIM = timedelta(hours=1)

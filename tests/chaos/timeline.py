@@ -36,7 +36,7 @@ class Passed:
 
 
 @dataclass
-class Weather:
+class FaultTimeline:
     ground: Ground
     passed: list[Passed] = field(default_factory=list)
     _touched: dict[str, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))

@@ -1,4 +1,4 @@
-"""The trigger process with a death: `python -m tests.triggers.mortal CALL MOMENT NUMBER`.
+"""The trigger process with a death: `python -m tests.triggers.doomed CALL MOMENT NUMBER`.
 
 CALL is an operation of SQS, or POST for a request to the API. The process kills itself with SIGKILL before or after the
 call with this number. Everything else is the process of `python -m workers.triggers`.

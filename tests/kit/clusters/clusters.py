@@ -17,8 +17,8 @@ from crawler_lifecycle.clusters.local.records import JobFolder, Layout, Stop
 from crawler_lifecycle.clusters.ports import Cluster
 from crawler_lifecycle.model.deployment import Crawler, DeploymentRequest
 from crawler_lifecycle.model.looks import JobLook, JobPhase
-from tests.behaviours import Behaviour
-from tests.waiting import until
+from tests.kit.clusters.behaviours import Behaviour
+from tests.kit.waiting import until
 
 T = TypeVar("T")
 PATIENCE = 60.0

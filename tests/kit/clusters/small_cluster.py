@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from crawler_lifecycle.clusters.kubernetes.naming import ATTEMPT, INSTALLATION, RUN_UID, TASK
-from tests.api_servers import ApiServer, Json, now
+from tests.kit.clusters.api_servers import ApiServer, Json, now
 
 OVER = ("Succeeded", "Failed")
 ENDS = ("Complete", "Failed")

@@ -1,0 +1,1 @@
+"""Clusters for tests, real and small, and their Kubernetes objects."""

@@ -1,0 +1,1 @@
+"""What is outside of the service: stores, receivers, networks, disks, other programs."""

@@ -1,0 +1,1 @@
+"""The service in the process of the test: its API, `crawlctl`, and all activities."""

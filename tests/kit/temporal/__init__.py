@@ -1,0 +1,1 @@
+"""Temporal servers for tests, and workers on them."""
