@@ -23,7 +23,7 @@ from crawler_lifecycle.hosts.calling import Function, work_of
 from crawler_lifecycle.hosts.ends import EndWriter
 from crawler_lifecycle.hosts.functions import Functions, StepProcess
 from crawler_lifecycle.hosts.managers.hosting import ManagerRunning, Managers
-from crawler_lifecycle.hosts.outcomes import Ended, failure, timed_out
+from crawler_lifecycle.hosts.outcomes import STOPPED, Ended, failure, timed_out
 from crawler_lifecycle.hosts.runners import Running
 from crawler_lifecycle.hosts.slots import Slots
 from crawler_lifecycle.model.flow_states import EndKind
@@ -96,10 +96,14 @@ class Execution:
             self.settled.set_result(None)
 
     async def take_slot(self) -> None:
-        """Take a slot for the next call, unless the attempt has a slot."""
-        if not self.has_slot:
-            await self.slots.take()
-            self.has_slot = True
+        """Take a slot for the next call, unless the attempt has a slot or is gone before a slot is free."""
+        if self.has_slot or self.is_gone:
+            return
+        taking = asyncio.ensure_future(self.slots.take())
+        waits: set[asyncio.Future[Any]] = {taking, self._gone}
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        self.has_slot = taking.done()
+        taking.cancel()
 
     def give_slot_back(self) -> None:
         if self.has_slot:
@@ -159,7 +163,9 @@ class Attempts:
     managers: Managers | None = None  # None: the host runs no crawl managers
 
     async def run(self, execution: Execution, function: Function) -> CallOutcome:
-        """Run the function, and store its end."""
+        """Run the function, and store its end. A function that waited for its slot may be cancelled."""
+        if execution.link.is_cancelled:
+            return await self._recorded(execution, STOPPED)
         running = self.functions.start(execution.step, function, execution.link)
         return await self._recorded(execution, await execution.ended(running, self._limit(execution.step)))
 

@@ -61,7 +61,9 @@ class Draining:
             return
         self.slices.is_closed = True
         under_way, withdraw = self.slices.under_way, self.slices.begins.withdraw
-        await withdraw([execution.key for execution in under_way.executions if execution.running is None])
+        waiting = [execution for execution in under_way.executions if execution.running is None]
+        await withdraw([execution.key for execution in waiting])
+        await _left(waiting, GRACE_SECONDS)
         managers = [execution for execution in under_way.executions if execution.is_manager]
         await _left(managers, GRACE_SECONDS)  # at once: another host goes on, while functions here still end
         await withdraw([execution.key for execution in managers])

@@ -15,7 +15,7 @@ from datetime import timedelta
 from typing import TypeVar
 
 from crawler_lifecycle.base.pacing import Backoff
-from crawler_lifecycle.errors import LifecycleError, TemporaryError
+from crawler_lifecycle.errors import LifecycleError, PermanentError, TemporaryError
 from crawler_lifecycle.flows.ports.steps import AttemptKey, BegunStep, StepLedger, StepsBegun
 from crawler_lifecycle.flows.rules.messages import AttemptRef, RunSteps
 from crawler_lifecycle.hosts.attempts import Execution, Gone
@@ -52,6 +52,10 @@ class Begins:
                 failures += 1
                 logger.warning("steps of flow %s wait for the database: %s", step.flow_id, error.message)
                 await asyncio.sleep(AWAY.seconds(failures))
+            except PermanentError:  # an earlier try may have begun the attempts
+                keys = [(step.flow.uid, start.number, start.attempt) for start in starts]
+                await self.withdraw(keys, patiently=True)
+                raise
 
     async def withdraw(self, attempts: Collection[AttemptKey], *, patiently: bool = False) -> None:
         """Withdraw begins. Without an answer, they are over with the host's lease, and count as deaths.

@@ -100,6 +100,17 @@ def test_a_late_withdrawal_leaves_the_begin_of_another_host(flow: Flow) -> None:
     assert attempts_of(flow) == [(1, 1, "host of other")]
 
 
+def test_a_host_that_lost_an_attempt_does_not_hold_it_after_a_withdrawal(flow: Flow) -> None:
+    """The first host lives again, without the attempt."""
+    ref, ledger = flow.start("a"), flow.store.step_ledger
+    flow.begin_steps(ref, lasts=EXPIRED)
+    flow.begin_steps(ref, token="other")
+    assert ledger.renew("host", MINUTE, [(flow.uid, 0, 1)]) == {}
+    ledger.withdraw("other", [(flow.uid, 0, 1)])
+    (step,) = flow.begin_steps(ref, token="third").mine
+    assert step.deaths == 1
+
+
 def test_two_begins_at_once_have_one_winner(database: Database, flow: Flow) -> None:
     for path in ("a", "b"):
         ref, barrier = flow.start(path), Barrier(4)
@@ -349,6 +360,21 @@ def test_a_failure_is_tried_again_by_its_rule(database: Database) -> None:
     assert again.arguments == step.arguments
 
 
+@pytest.mark.parametrize("is_noted", [False, True])
+def test_a_person_changes_the_arguments_of_a_waiting_retry(database: Database, *, is_noted: bool) -> None:
+    rule = RetryRule(outcomes=("Banned",), arguments={"proxy": "b"}, max_attempts=3)
+    flow = pushed(database, steps("a", retry=RetryPolicy(max_attempts=5, pause_seconds=60, rules=(rule,))))
+    for outcome in ("Banned", "ValueError"):  # the second begin has arguments by the rule
+        (step,) = flow.begin_steps(flow.start("a")).mine
+        flow.end(flow.last("a"), kind=FAILED, outcome=outcome)
+    assert step.arguments == {"name": "a", "proxy": "b"}
+    if is_noted:
+        flow.act()
+    flow.retry("a", arguments={"name": "by a person"})
+    (step,) = flow.begin_steps(flow.start("a")).mine
+    assert step.arguments == {"name": "by a person", "proxy": "b"}
+
+
 def test_a_cause_is_noted_for_unstarted_members(flow: Flow) -> None:
     flow.begin_steps(flow.start("b"))
     ledger = flow.store.step_ledger
@@ -429,6 +455,17 @@ def test_a_snoozed_attempt_is_on_record_with_its_pause(database: Database) -> No
     assert not flow.plan()[1].starts
     flow.ahead = timedelta(minutes=2)
     assert [start.attempt for start in flow.plan()[1].starts] == [2]
+
+
+def test_a_snooze_between_two_begins_is_no_try(database: Database) -> None:
+    """The supervisor writes only after the second begin."""
+    flow = pushed(database, steps("a", max_attempts=1))
+    flow.begin_steps(flow.start("a"))
+    flow.end(flow.last("a"), kind=EndKind.SNOOZED, reason=snoozed(0))
+    assert flow.begin_steps(flow.start("a")).mine
+    flow.act()
+    row = flow.row("a")
+    assert (row.state, row.attempt, row.tries) == (MemberState.EXECUTING, 2, 1)
 
 
 def test_a_begin_has_the_time_from_which_its_attempt_may_start(database: Database) -> None:

@@ -318,6 +318,8 @@ async def test_a_follower_reads_only_the_changed_members(
     flow.begin_steps(flow.start("m/3"))
     assert changed_jobs(view) == [("m/3", "executing", None)]
     assert reads == [1]
+    flow.act()  # the supervisor notes the begin
+    assert view.next_change() is None
     (start,) = flow.start_crawls(flow.start("shop")).crawls
     assert changed_jobs(view) == [("shop", "executing", None)]
     run = flow.run(start)

@@ -101,7 +101,7 @@ def test_nothing_is_published_but_on_loopback(services: dict[str, Any]) -> None:
 def test_ours_see_each_other_and_write_nowhere_else(services: dict[str, Any]) -> None:
     for name in OURS:
         ours = services[name]
-        assert (ours["pid"], ours["network_mode"]) == ("service:rig", "service:rig"), name
+        assert (ours["pid"], ours["network_mode"]) == ("service:house", "service:house"), name
         assert ours["read_only"], name
         assert ours["cap_drop"] == ["ALL"], name
         assert ours["tmpfs"] == ["/tmp"], name
@@ -157,21 +157,21 @@ def test_one_probe_asks_the_ports_that_the_processes_have(services: dict[str, An
     ports |= {"scheduler": "8310", "api": "3210"}
     assert len(set(ports.values())) == len(ports)  # they share one network
     del ports["triggers"]  # an option
-    *_, program = services["rig"]["healthcheck"]["test"]
+    *_, program = services["house"]["healthcheck"]["test"]
     assert set(re.findall(r"\d{4}", program)) == set(ports.values())
 
 
 def test_no_probe_has_a_secret_that_a_crawl_reads(services: dict[str, Any]) -> None:
     """The engine starts a probe with its container's environment, as a new program that hides nothing."""
-    with_crawls = {name for name, service in services.items() if service.get("pid")} | {"rig"}
-    assert with_crawls == OURS | {"rig"}
-    assert {name for name in with_crawls if "healthcheck" in services[name]} == {"rig"}
-    assert not {"environment", "env_file", "secrets", "volumes"} & set(services["rig"])
+    with_crawls = {name for name, service in services.items() if service.get("pid")} | {"house"}
+    assert with_crawls == OURS | {"house"}
+    assert {name for name in with_crawls if "healthcheck" in services[name]} == {"house"}
+    assert not {"environment", "env_file", "secrets", "volumes"} & set(services["house"])
 
 
 def test_the_probe_fails_while_a_process_is_not_ready(services: dict[str, Any]) -> None:
     """Its very program, on other ports: one process is ready, the next one is away."""
-    *_, program = services["rig"]["healthcheck"]["test"]
+    *_, program = services["house"]["healthcheck"]["test"]
     with HTTPServer(("127.0.0.1", 0), Ready) as server:
         Thread(target=server.serve_forever, daemon=True).start()
         (away,) = free_ports(1)

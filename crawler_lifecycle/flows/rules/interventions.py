@@ -94,6 +94,10 @@ class Effect:
     count: int = 0
     left_out: tuple[LeftOut, ...] = ()  # named jobs without a change
 
+    @property
+    def changes_rows(self) -> bool:
+        return bool(self.members) or self.flow is not None
+
     def apply(self, ledger: Ledger) -> None:
         """Write the rows into a ledger in memory."""
         ledger.put(self.members)

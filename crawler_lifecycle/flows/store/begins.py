@@ -3,7 +3,7 @@
 A step that begins for a crawl's task also gets the run in which the task succeeded (`with_items`).
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from itertools import groupby
@@ -46,10 +46,26 @@ RUNS_OF_TASKS = (
 )
 OF_MEMBERS = (begins.flow == bindparam("of_flow"), begins.member.in_(NUMBERS))
 BEGINS = (
-    select(begins.member, begins.attempt, begins.number, begins.generation, begins.token, begins.arguments)
-    .where(*OF_MEMBERS)
+    select(begins.member, begins.attempt, begins.number, begins.token, begins.arguments)
+    .where(*OF_MEMBERS, begins.attempt.in_(bindparam("attempts", expanding=True)))
     .order_by(begins.member, begins.attempt, begins.number)
 )
+# the arguments of noted begins are in the members' rows, where people may change them
+FORMER_ARGUMENTS = (
+    select(begins.member, begins.generation, begins.arguments)
+    .where(*OF_MEMBERS, begins.noted.is_(False))
+    .order_by(begins.member, begins.attempt)
+)
+OF_ATTEMPT = (
+    begins.flow == bindparam("of_flow"),
+    begins.member == bindparam("of_member"),
+    begins.attempt == bindparam("of_attempt"),
+)
+WITHDRAW = delete(attempt_begins).where(
+    *OF_ATTEMPT, begins.number == bindparam("of_number"), begins.token == bindparam("of_token")
+)
+# a host that had lost the attempt with its lease may live again, and would hold the attempt
+VOID = update(attempt_begins).where(*OF_ATTEMPT, begins.number < bindparam("of_number")).values(token="")
 WISHES = select(members.number, members.attempt, members.state, members.in_flight, members.terminate).where(
     members.flow == bindparam("of_flow"), members.number.in_(NUMBERS)
 )
@@ -126,7 +142,7 @@ class StepBegins(OnFlows):
     ) -> StepsBegun:  # fmt: skip
         head, now = self.head(tx, flow.uid, SHARED), self._db.clock()
         works = read_work(tx, head.id, flow.uid, [start.number for start in starts])
-        known = _last_begins(tx, head.id, [start.number for start in starts])
+        known = _last_begins(tx, head.id, map(_key, starts))
         stored = ends_of(tx, head.id, {(start.number, start.attempt) for start in starts})
         unended = sorted((start for start in starts if _key(start) not in stored), key=lambda start: start.number)
         live = set(tx.scalars(LIVE, {"tokens": sorted({token, *(row.token for row in known.values())}), "now": now}))
@@ -144,7 +160,8 @@ class StepBegins(OnFlows):
             or (start in new and (not is_due or has_lost or not fits(works[start.number].row, start)))
         ]
         free = [start for start in unended if start.number not in stale and not _is_held(start, known, live, token)]
-        begun = [_begin_of(start, works[start.number], known, token) for start in free]
+        former = _former_arguments(tx, head.id, free, works)
+        begun = [_begin_of(start, works[start.number], known, former, token) for start in free]
         apart = [] if in_process else [begin.start.number for begin in begun if _needs_process(begin)]
         begun = [begin for begin in begun if begin.start.number not in apart]
         values = {"flow": head.id, "token": token, "host": host, "code_version": code_version, "begun_at": now}
@@ -165,12 +182,14 @@ class StepBegins(OnFlows):
     def withdraw(self, tx: Connection, token: str, attempts: Collection[AttemptKey]) -> None:
         for flow, keys in self._by_flow(tx, sorted(attempts)):
             ended = ends_of(tx, flow, {key[1:] for key in keys})
-            last = _last_begins(tx, flow, [number for _, number, _ in keys])
+            last = _last_begins(tx, flow, (key[1:] for key in keys))
             for _, member, attempt in keys:
                 begun = last.get((member, attempt))
                 if (member, attempt) not in ended and begun is not None and begun.token == token:
-                    key = {"flow": flow, "member": member, "attempt": attempt, "number": begun.number}
-                    tx.execute(delete(attempt_begins).filter_by(**key))
+                    key = {"of_flow": flow, "of_member": member, "of_attempt": attempt}
+                    withdrawn = tx.execute(WITHDRAW, {**key, "of_number": begun.number, "of_token": token})
+                    if withdrawn.rowcount and begun.number > 1:
+                        tx.execute(VOID, {**key, "of_number": begun.number})
 
     @transaction
     def renew(
@@ -183,7 +202,7 @@ class StepBegins(OnFlows):
         mine: dict[AttemptKey, bool] = {}
         for flow, keys in self._by_flow(tx, sorted(held)):
             numbers = [number for _, number, _ in keys]
-            last = _last_begins(tx, flow, numbers)
+            last = _last_begins(tx, flow, (key[1:] for key in keys))
             stopped = {
                 (row.number, row.attempt)
                 for page in pages(numbers)
@@ -202,7 +221,7 @@ class StepBegins(OnFlows):
         on_record: dict[AttemptKey, AttemptEnd] = {}
         for flow, keys in self._by_flow(tx, sorted(by_key)):
             earlier = ends_of(tx, flow, {key[1:] for key in keys})
-            last = _last_begins(tx, flow, [number for _, number, _ in keys])
+            last = _last_begins(tx, flow, (key[1:] for key in keys))
             on_record |= {key: earlier[key[1:]] for key in keys if key[1:] in earlier}
             new = [by_key[key] for key in keys if key[1:] not in earlier and _has(token, last.get(key[1:]))]
             on_record |= {(end.flow_uid, *_key(end.start)): _as_end(end) for end in new}
@@ -239,12 +258,27 @@ def _key(start: AttemptRef) -> tuple[int, int]:
     return start.number, start.attempt
 
 
-def _last_begins(tx: Connection, flow: int, numbers: Sequence[int]) -> dict[tuple[int, int], Row[Any]]:
-    """Return the last begins for all attempts at the members."""
+def _last_begins(tx: Connection, flow: int, keys: Iterable[tuple[int, int]]) -> dict[tuple[int, int], Row[Any]]:
+    """Return the last begins for attempts, by member and attempt."""
     last: dict[tuple[int, int], Row[Any]] = {}
-    for page in pages(numbers):
-        last |= {(row.member, row.attempt): row for row in tx.execute(BEGINS, {"of_flow": flow, "numbers": page})}
+    for page in pages(sorted(keys)):
+        numbers, attempts = zip(*page, strict=True)
+        rows = tx.execute(BEGINS, {"of_flow": flow, "numbers": numbers, "attempts": sorted(set(attempts))})
+        last |= {(row.member, row.attempt): row for row in rows}
     return last
+
+
+def _former_arguments(
+    tx: Connection, flow: int, starts: Sequence[AttemptRef], works: Mapping[int, Work]
+) -> dict[int, JsonValue]:
+    """Return the arguments before the attempts by member, from the last begin or retry; None for the definition's."""
+    former = {start.number: works[start.number].arguments for start in starts}
+    generations = {start.number: start.generation for start in starts if start.attempt > 1}
+    for page in pages(sorted(generations)):
+        for row in tx.execute(FORMER_ARGUMENTS, {"of_flow": flow, "numbers": page}):
+            if row.generation == generations[row.member]:
+                former[row.member] = row.arguments
+    return former
 
 
 def _has(token: str, last: Row[Any] | None) -> bool:
@@ -262,15 +296,12 @@ def _is_held(start: AttemptRef, known: Begins, live: Collection[str], token: str
     return last is not None and last.token != token and last.token in live
 
 
-def _begin_of(start: AttemptRef, work: Work, known: Begins, token: str) -> _Begin:
+def _begin_of(start: AttemptRef, work: Work, known: Begins, former: Mapping[int, JsonValue], token: str) -> _Begin:
     last = known.get(_key(start))
     if last is not None:
         is_new = last.token != token
         return _Begin(start, work, last.number + is_new, last.arguments, is_new)
-    earlier = [known[key] for key in known if key[0] == start.number and key[1] < start.attempt]
-    same = [row.arguments for row in earlier if row.generation == start.generation]
-    former = same[-1] if same else work.arguments
-    return _Begin(start, work, 1, arguments_of_attempt(work.row, work.definition.work, former))
+    return _Begin(start, work, 1, arguments_of_attempt(work.row, work.definition.work, former[start.number]))
 
 
 def _needs_process(begin: _Begin) -> bool:

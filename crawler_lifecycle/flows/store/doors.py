@@ -46,7 +46,7 @@ from crawler_lifecycle.flows.rules.rows import Ledger, MemberRow
 from crawler_lifecycle.flows.store.door import Door, OnDoors, find_uid, uid_of
 from crawler_lifecycle.flows.store.reading import has_run_to_read
 from crawler_lifecycle.flows.store.rows import FLOW_FIELDS, flow_row, members
-from crawler_lifecycle.flows.store.writing import end_values, keep_arguments
+from crawler_lifecycle.flows.store.writing import end_values
 from crawler_lifecycle.model.flow_states import EndKind, FlowIntent
 
 CLEAR_PROBLEMS = (
@@ -94,11 +94,12 @@ class FlowRequests(OnDoors):
         return _applied(door, effect, "cancelled", _with_note(counted(effect.count, "job"), request.reason))
 
     def _retry(self, door: Door, request: RetryMembers) -> DoorAnswer:
-        keep_arguments(door.tx, door.head.id)
         effect = retry(door.ledger, request, door.at)
-        changes = _write_arguments(door, effect, request) if request.changes_arguments else {}
-        message = counted(effect.count, "job") + changes_of_jobs(changes)
-        return _applied(door, effect, "retried", message)
+        if effect.changes_rows:
+            door.apply(effect)  # first, because the begins before the request have arguments, too
+            changes = _write_arguments(door, effect, request) if request.changes_arguments else {}
+            door.log("retried", counted(effect.count, "job") + changes_of_jobs(changes))
+        return _answer(door, effect)
 
     def _approve(self, door: Door, request: ApproveMember) -> DoorAnswer:
         effect = approve(door.ledger, request.path, approved=request.approved)
@@ -232,11 +233,14 @@ class SqlFlowDoors(FlowAdditions, FlowRequests):
 
 def _applied(door: Door, effect: Effect, event: str, message: str) -> DoorAnswer:
     """Write the effect with its line in the timeline, unless the request changes nothing."""
-    has_effect = bool(effect.members or effect.flow)
-    if has_effect:
+    if effect.changes_rows:
         door.apply(effect)
         door.log(event, message)
-    return door.answer(effect.count, changed=has_effect, left_out=effect.left_out)
+    return _answer(door, effect)
+
+
+def _answer(door: Door, effect: Effect) -> DoorAnswer:
+    return door.answer(effect.count, changed=effect.changes_rows, left_out=effect.left_out)
 
 
 def _with_note(message: str, note: str | None) -> str:

@@ -20,7 +20,7 @@ from crawler_lifecycle.flows.model.definition import GroupDefinition
 from crawler_lifecycle.flows.model.requests import FlowRequest
 from crawler_lifecycle.flows.ports.ledger import Delivery, OwedEnd, UnannouncedFlow
 from crawler_lifecycle.flows.rules import merging
-from crawler_lifecycle.flows.rules.ends import AttemptBegun
+from crawler_lifecycle.flows.rules.ends import AttemptBegun, in_order
 from crawler_lifecycle.flows.rules.messages import (
     FlowRef,
     GrowGroup,
@@ -31,7 +31,7 @@ from crawler_lifecycle.flows.rules.messages import (
     Written,
 )
 from crawler_lifecycle.flows.rules.rows import GroupRow, MemberRow
-from crawler_lifecycle.flows.rules.states import after_begin
+from crawler_lifecycle.flows.rules.states import effective
 from crawler_lifecycle.flows.store.crawls import FlowCrawls
 from crawler_lifecycle.flows.store.door import Door
 from crawler_lifecycle.flows.store.locks import OnFlows, add_line, fence, has_lost_acts, number_act, snapshot
@@ -207,12 +207,14 @@ class FlowSupervision(OnFlows):
         if has_lost_acts(head, step.flow) or not are_on_record(tx, head.id, head.uid, ended):
             return Written(stale=True, has_lost=True)
         planned = {row.number: row for row in step.rows.unpacked()[0]}
-        begins, _ = unnoted(tx, head.id)
+        begins, ends = unnoted(tx, head.id)
         unplanned = [begun for begun in begins if _is_unplanned(begun, planned.get(begun.number))]
         numbers = {begun.number for begun in unplanned}
         rows = read_members(tx, head.id, numbers - planned.keys()) | planned
-        for begun in unplanned:
-            rows[begun.number] = after_begin(rows[begun.number], begun)
+        last = {begun.number: begun.attempt for begun in unplanned}
+        ends_between = [end for end in ends if end.attempt < last.get(end.number, 0)]
+        for seen in in_order(unplanned, ends_between):
+            rows[seen.number] = effective(rows[seen.number], [seen])
         write_planned(tx, head.id, [*rows.values()])
         note_begins(tx, head)
         self._write_state(tx, head, step.state)

@@ -208,7 +208,7 @@ def graft_nothing(context: Context) -> None:
 
 def noted_word(context: Context) -> str:
     calls.append(context.job.path)
-    return f"{context['word']} timeline"
+    return f"{context['word']} weather"
 
 
 async def noted_first(context: Context) -> str:

@@ -11,6 +11,7 @@ import pytest
 
 from crawler_lifecycle.assembly.store import SqlStore
 from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.errors import Refused
 from crawler_lifecycle.flows import RetryPolicy, StepJob, Workflow
 from crawler_lifecycle.flows.activities.steps import TryAgain
 from crawler_lifecycle.flows.authors.modules import load
@@ -293,9 +294,45 @@ async def test_a_drained_host_begins_no_waiting_item(flows_database: Database) -
         await until(lambda: len(authors.calls) == 1)
         draining = asyncio.create_task(host.host.drain())
         await until(lambda: len(flow.begin_steps(*steps.starts, token="next").mine) == 2)
-        authors.gate.set()
-        await draining
         with pytest.raises(TryAgain):
             await running
+        authors.gate.set()
+        await draining
     assert len(authors.calls) == 1
     assert flow.row("many/0").state == "completed"
+
+
+async def test_a_cancelled_item_is_not_called_after_its_wait_for_a_slot(flows_database: Database) -> None:
+    authors.reset()
+    async with hosted(flows_database, slots=1) as host:
+        flow = await host.push(Workflow("cancel").add_cascade("many", (list(range(3)), authors.wait_item)))
+        [steps] = await asyncio.to_thread(host.starts_of, flow)
+        running = asyncio.create_task(host.host.run(steps))
+        await until(lambda: len(authors.calls) == 1)
+        await in_thread(flow.cancel, terminate=True)
+        executions = host.host._under_way.executions
+        await until(lambda: all(execution.link.is_cancelled for execution in executions))
+        authors.gate.set()
+        answer = await running
+    assert {end.kind for end in answer.ends} <= {EndKind.CANCELLED, EndKind.COMPLETED}
+    assert len(answer.ends) == 3
+    assert len(authors.calls) == 1
+
+
+async def test_begins_are_withdrawn_after_a_refusal(flows_database: Database) -> None:
+    """An earlier try may have begun the attempt, if its answer was lost."""
+
+    def refuse(*_: object) -> None:
+        raise Refused("the folder is a link")
+
+    store = SqlStore(flows_database)
+    ledger = Watched(store.step_ledger)
+    ledger.after["begin"] = refuse
+    store.step_ledger = ledger
+    async with hosted(flows_database, store=store) as host:
+        flow = await host.push(single(authors.nothing))
+        steps = await host.starting(flow)
+        with pytest.raises(Refused):
+            await host.host.run(steps)
+        begun = await in_thread(flow.begin_steps, *steps.starts, token="next")
+    assert [step.deaths for step in begun.mine] == [0]

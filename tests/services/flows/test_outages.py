@@ -81,7 +81,7 @@ async def test_an_outage_repeats_no_function(
             .add_graft("graft", authors.noted_graft, deps="second")
         )
         assert set(flow.states.values()) == {"completed"}
-        assert await host.result(flow, "second") == "calm timeline"
+        assert await host.result(flow, "second") == "calm weather"
     assert authors.calls == ["first", "second", "graft", "graft/inside"]
     assert faults.calls[method] > 2
 
