@@ -171,8 +171,8 @@ flow_attempts = sa.Table(
     **TABLE_OPTIONS,
 )
 
-# A host inserts a step's begin just before the call. A further try is for the next host, once the lease is over. No
-# foreign key, as for the ends.
+# A host inserts a step's begin before the call. A further try is for the next host, once the lease is over. No foreign
+# key, as for the ends.
 attempt_begins = sa.Table(
     "attempt_begins",
     metadata,

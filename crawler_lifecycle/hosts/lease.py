@@ -7,6 +7,7 @@ the process lives.
 import asyncio
 import logging
 import threading
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
@@ -96,6 +97,8 @@ class UnderWay:
         self._executions: dict[AttemptKey, Execution] = {}
         self._loop = asyncio.get_running_loop()
         self._ended = threading.Event()
+        self._holds_until = 0.0  # by the clock of `time.monotonic`
+        self._renewed = asyncio.Event()
 
     @property
     def executions(self) -> list[Execution]:
@@ -117,6 +120,12 @@ class UnderWay:
         self._executions[execution.key] = execution
         return execution
 
+    async def hold(self) -> None:
+        """Wait for a renewal if the lease may be over, because another host may have begun the attempts."""
+        while time.monotonic() >= self._holds_until:
+            self._renewed.clear()
+            await self._renewed.wait()
+
     def forget(self, key: AttemptKey) -> None:
         self._reserved.discard(key)
         self._executions.pop(key, None)
@@ -135,7 +144,7 @@ class UnderWay:
             self._renew()
 
     def _renew(self) -> None:
-        held = set(self._executions)
+        held, began = set(self._executions), time.monotonic()
         try:
             mine = self._ledger.renew(self._token, self._lasts, held)
         except LifecycleError as error:
@@ -144,10 +153,12 @@ class UnderWay:
             logger.exception("the lease for %d steps is not renewed", len(held))
         else:
             with suppress(RuntimeError):  # the host has ended, and its loop is closed
-                self._loop.call_soon_threadsafe(self._take_news, held, mine)
+                self._loop.call_soon_threadsafe(self._take_news, began, held, mine)
 
-    def _take_news(self, held: Collection[AttemptKey], mine: Mapping[AttemptKey, bool]) -> None:
-        """Give lost attempts up, and stop attempts that people have cancelled."""
+    def _take_news(self, began: float, held: Collection[AttemptKey], mine: Mapping[AttemptKey, bool]) -> None:
+        """Give lost attempts up, and stop attempts that people have cancelled. `began`: time before the renewal."""
+        self._holds_until = began + self._lasts.total_seconds()
+        self._renewed.set()
         for key in held:
             execution = self._executions.get(key)
             if execution is None:

@@ -154,8 +154,9 @@ class Slices:
 
     async def _settled(self, execution: Execution, work: Coroutine[Any, Any, CallOutcome]) -> CallOutcome:
         outcome = NOT_ENDED
-        await execution.take_slot()
         try:
+            await execution.take_slot()
+            await self.under_way.hold()
             if self.is_closed:
                 await self.begins.withdraw([execution.key])
             elif not execution.is_gone:

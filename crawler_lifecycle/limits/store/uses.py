@@ -114,7 +114,7 @@ FOLDED = {
 def counting(tx: Connection, run_id: int, known: Use | None = None) -> Iterator[None]:
     """Append the block's change in the run's use to the changes. The caller holds the lock on the run's row.
 
-    `known`: the run's use before, if the caller has read it under the lock.
+    `known`: the run's use before, if the caller has read it under the lock, and the run stays open.
     """
     before, scopes = _use_of(tx, run_id) if known is None else (known, ())
     yield

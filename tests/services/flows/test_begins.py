@@ -3,6 +3,7 @@
 import asyncio
 import os
 import threading
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 
 from crawler_lifecycle.assembly.store import SqlStore
 from crawler_lifecycle.database.database import Database
-from crawler_lifecycle.errors import Refused
+from crawler_lifecycle.errors import Refused, TemporaryError
 from crawler_lifecycle.flows import RetryPolicy, StepJob, Workflow
 from crawler_lifecycle.flows.activities.steps import TryAgain
 from crawler_lifecycle.flows.authors.modules import load
@@ -336,3 +337,32 @@ async def test_begins_are_withdrawn_after_a_refusal(flows_database: Database) ->
             await host.host.run(steps)
         begun = await in_thread(flow.begin_steps, *steps.starts, token="next")
     assert [step.deaths for step in begun.mine] == [0]
+
+
+async def test_a_host_without_a_lease_calls_no_waiting_item(
+    flows_database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another host has begun the items meanwhile."""
+
+    def fail(*_: object) -> None:
+        raise TemporaryError("the database is away")
+
+    authors.reset()
+    store = SqlStore(flows_database)
+    ledger = Watched(store.step_ledger)
+    store.step_ledger = ledger
+    async with hosted(flows_database, store=store, slots=1) as host:
+        flow = await host.push(Workflow("many").add_cascade("many", (list(range(8)), authors.wait_item)))
+        [steps] = await asyncio.to_thread(host.starts_of, flow)
+        running = asyncio.create_task(host.host.run(steps))
+        await until(lambda: len(authors.calls) == 1)
+        under_way = host.host._under_way
+        monkeypatch.setattr(ledger, "renew", fail, raising=False)
+        await until(lambda: time.monotonic() > under_way._holds_until)
+        await in_thread(take_over, flows_database, "next")
+        authors.gate.set()
+        await until(lambda: host.host.slots.busy == 1 and len(under_way.executions) == 7)
+        monkeypatch.undo()
+        await until(lambda: not under_way.executions)
+        running.cancel()
+    assert len(authors.calls) == 1
