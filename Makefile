@@ -30,7 +30,7 @@ UNIT   := 'not system and not mariadb and not sequences'
 CLUSTER := 'cluster and not large'
 STATEMENTS := build/statements
 # files of the tests on a control plane
-FILES  ?= tests/kubernetes tests/contracts
+FILES  ?= tests/kubernetes tests/*/contracts
 # one shard of the suites that take long (tests/ci/shards.py); none: all of them
 SHARD  ?=
 PART    = $(if $(SHARD),--shard $(SHARD)) --durations 20 --durations-min 10
@@ -60,14 +60,14 @@ test-databases: $(VENV)/.installed-dev mariadb ## on MariaDB, what `make test` r
 
 test-mysql: $(VENV)/.installed-dev mariadb ## the contracts with SQLAlchemy compiling for MySQL 8.4, and MySQL's grammar of all statements (needs Node.js)
 	@rm -rf $(STATEMENTS) && mkdir -p $(STATEMENTS)
-	@TEST_DATABASE_AS=8.4.3 TEST_STATEMENTS=$(STATEMENTS) $(BIN)/pytest tests/contracts $(SPREAD) $(WORKERS) -q -m $(DATABASES) $(PART)
+	@TEST_DATABASE_AS=8.4.3 TEST_STATEMENTS=$(STATEMENTS) $(BIN)/pytest tests/*/contracts $(SPREAD) $(WORKERS) -q -m $(DATABASES) $(PART)
 	@$(BIN)/python -m tests.mysql_grammar $(STATEMENTS)
 
 test-sequences: $(VENV)/.installed-dev mariadb ## generated sequences and whole matrices, of which `make test` runs a few
 	@EXAMPLES=5 $(BIN)/pytest $(SPREAD) $(WORKERS) -q -m $(SEQUENCES) $(PART)
 
 test-unit: $(VENV)/.installed-dev ## rules and workflows, without servers (two minutes)
-	@$(BIN)/pytest tests/unit tests/workflows -m $(UNIT) $(SPREAD) $(UNIT_WORKERS) -q
+	@$(BIN)/pytest tests/*/unit -m $(UNIT) $(SPREAD) $(UNIT_WORKERS) -q
 
 test-system: $(VENV)/.installed-dev mariadb chromium firefox unzips ## whole stacks and their outages, the page in a browser, the image (8 to 15 minutes)
 	@$(BIN)/pytest $(SPREAD) $(WORKERS) -q -m $(SYSTEM) $(PART)
@@ -107,7 +107,7 @@ test-triggers: $(VENV)/.installed-dev ## the examples in Python, Go and TypeScri
 
 verdict-soak: $(VENV)/.installed-dev ## a million generated lives of jobs, thousands of generated sequences: no row may ever be wrong (computed: half an hour)
 	@$(BIN)/python -m tests.worlds.verdict_soak
-	@EXAMPLES=170 $(BIN)/pytest -q --timeout 3600 tests/contracts/test_kubernetes_sequences.py
+	@EXAMPLES=170 $(BIN)/pytest -q --timeout 3600 tests/clusters/contracts/test_kubernetes_sequences.py
 
 lint: $(VENV)/.installed-dev ## ruff (format, rules), mypy strict, import-linter, hadolint, plain words
 	@$(BIN)/ruff format --check .
@@ -120,7 +120,7 @@ lint: $(VENV)/.installed-dev ## ruff (format, rules), mypy strict, import-linter
 
 docs: $(VENV)/.installed-dev ## the documents as a site in build/docs; every link, command and block of code is tried (a minute)
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
-	@$(BIN)/pytest tests/unit/testing/test_docs.py -n $(UNIT_WORKERS) -q
+	@$(BIN)/pytest tests/docs/unit/test_docs.py -n $(UNIT_WORKERS) -q
 
 known-holes: $(VENV)/.installed-dev ## asks the package index for known holes in what we depend on
 	@$(BIN)/python -m tests.ci.known_holes requirements-dev.lock $(IMAGE)/requirements.lock $(IMAGE)/build.lock

@@ -17,8 +17,8 @@ from crawler_lifecycle.model.requests import RunRequest
 from crawler_lifecycle.model.states import TaskStatus
 from crawler_lifecycle.model.task_changes import TaskChange
 from tests.kit.temporal.plays import played
+from tests.kit.temporal.script import Script
 from tests.kit.temporal.servers import start_skipping
-from tests.workflows.script import Script
 
 LOOKS_IN_EIGHT_HOURS = 36
 PATIENCE = 60.0

@@ -16,7 +16,7 @@ from crawler_lifecycle.managers.store.life import beginning
 from crawler_lifecycle.managers.store.rows import GENERATED
 from crawler_lifecycle.model.manager_items import ItemState, Origin
 from crawler_lifecycle.model.requests import RunParameters
-from tests.contracts.flows import Flow
+from tests.kit.data.flows import Flow
 
 MIB = 1024 * 1024
 LOOK = 0.5

@@ -16,8 +16,8 @@ from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.database.migrate import upgrade
 from crawler_lifecycle.flows.model.definition import CallForm, FlowDefinition, MemberDefinition, StepWork
 from crawler_lifecycle.flows.model.requests import PushFlow
-from tests.contracts.flows import Flow
-from tests.services.flows.supervised import planned
+from tests.hosts.supervised import planned
+from tests.kit.data.flows import Flow
 
 AT_ONCE = 200  # jobs of a manager under way
 GATE = "gate"  # file

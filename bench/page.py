@@ -26,9 +26,9 @@ from crawler_lifecycle.model.requests import RunRequest
 from crawler_lifecycle.model.states import RunStatus
 from crawler_lifecycle.runs.ports import NewRun
 from tests.browser.chromium import Page, chromium
-from tests.contracts.flows import pushed
+from tests.kit.authors.work import plain
+from tests.kit.data.flows import pushed
 from tests.kit.service.apis import Api, served
-from tests.unit.flows.work import plain
 
 BESIDE = 10  # jobs of a flow's layer; of twelve that are alike, the graph would make one box
 REPEATS = 3  # the page is loaded anew for each

@@ -44,9 +44,9 @@ from crawler_lifecycle.retention.model import Ages, Folders, KeepReason
 from crawler_lifecycle.retention.passes import Retention
 from crawler_lifecycle.retention.store import CHILDREN, RetentionStore
 from crawler_lifecycle.runs.ports import NewRun
-from tests.contracts.exports import event_of
 from tests.kit.data.crawl_results import end_tasks
 from tests.kit.data.databases import create_database, ref_to, running_mariadb
+from tests.kit.data.exports import event_of
 
 TASKS = 3
 LOG_TAIL = "x" * 400

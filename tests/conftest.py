@@ -25,7 +25,8 @@ pytest_plugins = [
 HERE = Path(__file__).parent
 # every test of these folders has this mark, and a run without the mark does not read the folder
 MARKS = {"browser": "system", "chaos": "outage", "crash": "crash", "kubernetes": "cluster", "restore": "system"}
-LONGEST_FIRST = ("deploy", "browser", "process", "workflows", "contracts", "services", "replay")
+# by folder; the tests in `unit` take least
+LONGEST_FIRST = ("deploy", "browser", "process", "contracts", "replay")
 
 # Hypothesis fails an example that takes more than 0.2 s of the clock. On a busy machine that is no fault of ours, and
 # examples here open databases; a test that hangs is ended by pytest-timeout.
@@ -54,4 +55,10 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What takes longest begins first, so that at the end no worker is left alone with it."""
-    items.sort(key=lambda item: LONGEST_FIRST.index(name) if (name := item.path.parent.name) in LONGEST_FIRST else 99)
+    items.sort(key=lambda item: _rank(item.path.parent.name))
+
+
+def _rank(folder: str) -> int:
+    if folder in LONGEST_FIRST:
+        return LONGEST_FIRST.index(folder)
+    return len(LONGEST_FIRST) + (folder == "unit")

@@ -1,7 +1,7 @@
 """Flows for tests of the page, in every browser."""
 
 from crawler_lifecycle.flows import Workflow
-from tests.unit.flows.work import plain
+from tests.kit.authors.work import plain
 
 
 def diamond(name: str) -> Workflow:

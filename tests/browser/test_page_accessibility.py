@@ -20,9 +20,9 @@ from crawler_lifecycle.model.states import TaskStatus
 from tests.browser.chromium import Page
 from tests.browser.pages import IS_LIVE
 from tests.browser.shelf import MARKS, Shelf
-from tests.contracts.flows import failing
-from tests.contracts.managers import item, managed
 from tests.kit.data.databases import missing
+from tests.kit.data.flows import failing
+from tests.kit.data.managers import item, managed
 
 pytestmark = MARKS
 FOLDER = Path(__file__).with_name("axe")

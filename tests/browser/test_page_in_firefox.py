@@ -14,8 +14,8 @@ from tests.browser.firefox import Page, firefox, program
 from tests.browser.flow_shapes import diamond
 from tests.browser.pages import IS_LIVE
 from tests.browser.shelf import MARKS, Shelf
-from tests.contracts.flows import pushed
 from tests.kit.data.databases import missing
+from tests.kit.data.flows import pushed
 from tests.kit.waiting import eventually
 
 pytestmark = MARKS

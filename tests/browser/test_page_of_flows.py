@@ -16,9 +16,9 @@ from crawler_lifecycle.flows.model.requests import GraftMembers, PushFlow
 from tests.browser.chromium import Page
 from tests.browser.flow_shapes import diamond
 from tests.browser.shelf import MARKS, TEMPORAL_UI, Shelf
-from tests.contracts.flows import failing, pushed
+from tests.kit.authors.work import plain
+from tests.kit.data.flows import failing, pushed
 from tests.kit.waiting import eventually
-from tests.unit.flows.work import plain
 
 pytestmark = MARKS
 BOX = "[...document.querySelectorAll('.box')].find((box) => box.title.startsWith('%s'))"

@@ -8,7 +8,7 @@ from crawler_lifecycle.model.manager_items import CodeProblem, Item, Verdict
 from crawler_lifecycle.model.states import RunStatus
 from tests.browser.chromium import Page
 from tests.browser.shelf import MARKS, Shelf
-from tests.contracts.managers import Managed, item, managed
+from tests.kit.data.managers import Managed, item, managed
 
 pytestmark = MARKS
 FAILURE = CodeProblem(phase="bad_outcome_hook", job="key", error="Traceback\nKeyError: 'shop'", failures=5)

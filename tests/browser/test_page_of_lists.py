@@ -23,10 +23,10 @@ from crawler_lifecycle.schedules.http import ScheduleBody
 from tests.browser.chromium import Page
 from tests.browser.pages import IS_LIVE
 from tests.browser.shelf import MARKS, Shelf
-from tests.contracts.flows import pushed
-from tests.contracts.managers import managed, over
 from tests.kit.data.crawl_results import end_tasks
 from tests.kit.data.databases import ref_to
+from tests.kit.data.flows import pushed
+from tests.kit.data.managers import managed, over
 
 pytestmark = MARKS
 PAGE_FOLDER = Path(__file__).parents[2] / "crawler_lifecycle" / "web" / "page"

@@ -12,8 +12,8 @@ from crawler_lifecycle.client import Flows
 from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.flows.model.values import to_text
 from crawler_lifecycle.model.flow_states import EndKind, MemberKind
-from tests.contracts.flows import Flow
 from tests.kit.data.databases import copy_of
+from tests.kit.data.flows import Flow
 
 NOWHERE = "127.0.0.1:1"
 
@@ -40,7 +40,7 @@ GetHand = Callable[[str], Hand]
 
 @pytest.fixture
 def database_url(sqlite_template: Path, tmp_path: Path) -> str:
-    """One kind is enough here: `tests/contracts` has both."""
+    """One kind is enough here: the tests in `contracts` have both."""
     return copy_of(sqlite_template, tmp_path)
 
 

@@ -17,7 +17,7 @@ from crawler_lifecycle.flows.authors.running import running
 from crawler_lifecycle.model.flow_states import EndKind
 from tests.client import typed_program
 from tests.client.conftest import GetHand
-from tests.unit.flows.work import greet, marked, plain, with_context
+from tests.kit.authors.work import greet, marked, plain, with_context
 
 
 def diamond(name: str = "diamond", flow_id: str | None = None) -> Workflow:

@@ -12,7 +12,7 @@ from crawler_lifecycle.errors import BadInput, NotFound, Over, PermanentError
 from crawler_lifecycle.flows import RunningJob, Workflow, blocking, crawl
 from crawler_lifecycle.model.flow_states import FlowState
 from tests.client.conftest import GetHand
-from tests.unit.flows.work import MOMENT, SlowWorker, UserNotifier, plain, process_user, with_context
+from tests.kit.authors.work import MOMENT, SlowWorker, UserNotifier, plain, process_user, with_context
 
 
 def graph() -> Workflow:

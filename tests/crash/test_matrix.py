@@ -71,7 +71,7 @@ LED_BY = courses_by_step(
 BY_STEP = [_plan(course, STEPS, *(f"{STEPS}.{step}" for step in sorted(steps))) for course, steps in LED_BY.items()]
 WHOLE = ("scheduled", "retried", "lost_jobs", "admitted", "paused_installation")  # a worker dies in their every step
 EVERY_STEP = [_plan(course, STEPS, STEPS) for course in WHOLE]
-# what a host asks of the ledger in no course; tests/services/flows and tests/process/test_step_hosts.py are about these
+# what a host asks of the ledger in no course; tests/hosts and tests/process/test_step_hosts.py are about these
 BY_NO_HOST = {
     "claims.withdraw",  # a host that ends in order, or that fails
     "claims.source",  # a function that asks for a result by its path
@@ -84,7 +84,7 @@ POINTS_OF_A_HOST |= {
 }
 LONG = {"claims.renew": "flow_cancelled"}  # the function of this course goes on
 HOSTED = [_plan(LONG.get(call, "flow"), call, *sorted(points)) for call, points in POINTS_OF_A_HOST.items()]
-# calls that no course comes to; tests/services/flows/test_managers.py and tests/contracts are about these
+# calls that no course comes to; tests/hosts/test_managers.py and tests/managers/contracts are about these
 BY_NO_MANAGER = {
     **dict.fromkeys(("find", "runs"), "an author's methods that ask for jobs"),
     "wait_for": "an author's method that waits for jobs",
@@ -121,14 +121,14 @@ FAULTY.sort(key=lambda case: not case.alone)  # the longest begin first
 LOSING = [_plan(course, Fault.LOST_COMMIT, fault=Fault.LOST_COMMIT) for course in TAKEN]
 # what these ask for can end the workflow before their answer comes
 NEVER_WAITED_FOR = {("cancel_execution", THEN), ("stop_attempts", THEN)}
-PUT_BACK = "claims.put_back"  # a claim from before a pause, see tests/contracts/test_sql_admission.py
+PUT_BACK = "claims.put_back"  # a claim from before a pause, see tests/limits/contracts/test_sql_admission.py
 SAID_OF_FAILURES = {
     "DeploymentActivities: claims.failed",
     "NoticeActivities: runs.note",
     "ReconciliationActivities: cluster.check",
     "StoppingActivities: runs.mark_look",
 }
-# what no course comes to within minutes on a local cluster; what these calls are for is in tests/activities
+# what no course comes to within minutes on a local cluster; what these calls are for is in tests/runs
 ELSEWHERE = {
     "DeploymentActivities: cluster.stop",  # a main job is overtaken by a stop: as a child's, which the dispatcher ends
     "ReconciliationActivities: runs.mark_waiting",  # the cluster is full for five minutes
@@ -151,7 +151,7 @@ ELSEWHERE = {
     "HandoverAudit: findings.keep_open",  # a workflow is at it
     "FlowAudit: findings.keep_open",  # an owed announcement whose workflow is at it
     f"DeploymentActivities: {PUT_BACK}",
-    # managers whose rows and runs do not agree: tests/activities/test_audit_managers.py
+    # managers whose rows and runs do not agree: tests/audits/test_audit_managers.py
     "FlowAudit: managers.tell",
     "FlowAudit: managers.refuse",
     "FlowAudit: supervisors.failure",

@@ -23,8 +23,8 @@ from workers.flows import for_steps, working
 
 MODULES = (
     "tests.compat.graphs",
-    "tests.unit.flows.reference_chancy",
-    "tests.unit.flows.reference_oban",
+    "tests.flows.reference_chancy",
+    "tests.flows.reference_oban",
     "tests.flows.steps",
     "tests.flows.test_random_graphs",
 )

@@ -8,9 +8,8 @@ import pytest
 
 from crawler_lifecycle.client import Flows, WorkflowPlugin
 from crawler_lifecycle.flows import Sequence, StepState, Workflow
-from tests.flows import steps
+from tests.flows import reference_chancy, steps
 from tests.flows.conftest import PATIENCE, Service
-from tests.unit.flows import reference_chancy
 
 pytestmark = pytest.mark.process
 chancy: Any = reference_chancy

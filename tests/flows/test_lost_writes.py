@@ -16,12 +16,12 @@ from crawler_lifecycle.flows import RetryPolicy, Workflow, any_of, crawl
 from crawler_lifecycle.flows.authors.steps import Quorum
 from crawler_lifecycle.model.flow_states import FlowState
 from crawler_lifecycle.model.states import RunStatus
-from tests.contracts.flows import Flow
 from tests.flows import steps
 from tests.flows.conftest import Service
 from tests.kit.data.databases import copy_file
+from tests.kit.data.flows import Flow
+from tests.kit.temporal.graphs import shown_as
 from tests.kit.waiting import eventually
-from tests.workflows.graphs import shown_as
 
 pytestmark = pytest.mark.process
 

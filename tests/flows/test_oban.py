@@ -11,10 +11,9 @@ import pytest
 
 from crawler_lifecycle.client import Flows
 from crawler_lifecycle.flows import Workflow
-from tests.flows import steps
+from tests.flows import reference_oban, steps
 from tests.flows.conftest import Service
-from tests.unit.flows import reference_oban
-from tests.unit.flows.reference_oban import ENDED, SEEN
+from tests.flows.reference_oban import ENDED, SEEN
 
 pytestmark = pytest.mark.process
 oban: Any = reference_oban

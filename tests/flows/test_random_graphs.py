@@ -28,9 +28,9 @@ from crawler_lifecycle.flows.rules.messages import WriteFlow
 from crawler_lifecycle.flows.rules.summary import status_of
 from crawler_lifecycle.model.flow_states import MemberKind, MemberState
 from crawler_lifecycle.testing.memory import NOW
-from tests.contracts.flows import Flow
 from tests.flows.conftest import Service
 from tests.kit.data.databases import copy_of
+from tests.kit.data.flows import Flow
 from tests.kit.temporal.flow_stage import FlowStage, flow_stage
 from tests.process.step_hosts import StepHosts
 

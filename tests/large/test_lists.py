@@ -27,7 +27,6 @@ from crawler_lifecycle.model.states import ListedStatus, TaskStatus
 from crawler_lifecycle.model.usage import UsageBy
 from crawler_lifecycle.runs.rules.outcome import FAILURES_SHOWN
 from crawler_lifecycle.runs.store.lists import MOST_OPEN, MOST_PENDING, MOST_WAITING
-from tests.contracts.managers import Managed, managed
 from tests.kit.data.databases import (
     RELAXED,
     WITHOUT_TLS,
@@ -36,6 +35,7 @@ from tests.kit.data.databases import (
     missing,
     running_mariadb,
 )
+from tests.kit.data.managers import Managed, managed
 from tests.large.filling import CRAWLERS, NEVER, OPEN, YEARS, fill, fill_manager
 from tests.large.filters import CASES, PAGE
 

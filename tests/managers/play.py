@@ -14,7 +14,7 @@ from crawler_lifecycle.model.flow_states import EndKind
 from crawler_lifecycle.runs.ports import SupervisorExecution
 from crawler_lifecycle.testing import ManagerPlay, StartedJob
 from crawler_lifecycle.testing.managed import FOR_EVER, HOST
-from tests.contracts.managers import Managed
+from tests.kit.data.managers import Managed
 
 Act = Callable[["Play"], object]
 

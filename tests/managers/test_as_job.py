@@ -24,8 +24,8 @@ from crawler_lifecycle.managers.ports import ManagerRef
 from crawler_lifecycle.testing import ManagerPlay, MemoryFlows, completed, failed, run_inline
 from crawler_lifecycle.testing.outcomes import RefusedCrawl
 from crawler_lifecycle.transport.connection import HttpConnection
-from tests.contracts.flows import Flow
 from tests.kit.data.databases import copy_of
+from tests.kit.data.flows import Flow
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "flows" / "shops_and_delivery.py"
 CATALOGUE = EXAMPLE.parents[1] / "catalogue.toml"

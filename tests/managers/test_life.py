@@ -25,7 +25,7 @@ from crawler_lifecycle.managers.authors.defining import build, family_of, flow_o
 from crawler_lifecycle.managers.authors.link import AuthorsFailure
 from crawler_lifecycle.managers.authors.owned_jobs import STATES
 from crawler_lifecycle.testing import ManagerPlay
-from tests.contracts.managers import managed
+from tests.kit.data.managers import managed
 from tests.managers.authors import Shops, shops_with
 
 

@@ -19,9 +19,9 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.flows.rules.messages import RunSteps, StepsEnded
 from crawler_lifecycle.model.naming import steps_queue
-from tests.contracts.flows import Flow
+from tests.hosts.supervised import planned
+from tests.kit.data.flows import Flow
 from tests.kit.service.embedded import environment
-from tests.services.flows.supervised import planned
 
 DOOMED = Path(__file__).with_name("doomed_steps.py")
 RESTART_PAUSE = 0.2

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.testing.pages import DOCS, files_of
+from tests.docs.pages import DOCS, files_of
 
 pytestmark = [pytest.mark.process, pytest.mark.system, pytest.mark.timeout(400)]
 EXAMPLES = Path(__file__).parents[2] / "examples"
-REFERENCE_PAGES = Path(__file__).parents[1] / "unit" / "flows"
+REFERENCE_PAGES = Path(__file__).parents[1] / "flows"
 INI = f"""[pytest]
 flow_modules = shop_graph.py oban.py chancy.py {EXAMPLES / "flows" / "bookshop_graph.py"}
 flow_queues = default big

@@ -9,7 +9,7 @@ import pytest
 from crawler_lifecycle.client import Flows
 from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.flows import StepJob, Workflow
-from tests.contracts.flows import pushed
+from tests.kit.data.flows import pushed
 from tests.kit.service.embedded import stack_processes, up
 
 pytestmark = [pytest.mark.process, pytest.mark.system, pytest.mark.timeout(300)]

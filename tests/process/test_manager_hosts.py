@@ -23,9 +23,9 @@ from crawler_lifecycle.flows.rules.managers import manager_explained
 from crawler_lifecycle.managers.ports import ManagerRef
 from crawler_lifecycle.model.flow_states import FlowIntent
 from crawler_lifecycle.runs.ports import NewRun
-from tests.contracts.flows import BOOKS, Flow
-from tests.contracts.managers import pushed_manager
 from tests.kit.data.databases import copy_of
+from tests.kit.data.flows import BOOKS, Flow
+from tests.kit.data.managers import pushed_manager
 from tests.kit.waiting import eventually
 from tests.process.step_hosts import StepHosts, step_hosts
 

@@ -12,8 +12,8 @@ from temporalio.testing import WorkflowEnvironment
 from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.flows import StepJob, Workflow
 from crawler_lifecycle.flows.model.definition import CallForm
-from tests.contracts.flows import Flow, pushed
 from tests.kit.data.databases import copy_of, empty
+from tests.kit.data.flows import Flow, pushed
 from tests.kit.waiting import eventually
 from tests.process.step_hosts import DOOMED, StepHosts, step_hosts
 

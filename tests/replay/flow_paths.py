@@ -25,10 +25,10 @@ from crawler_lifecycle.flows.workflows import steps as flow_steps
 from crawler_lifecycle.model.naming import SCHEDULED_FLOW_WORKFLOW, flow_workflow_id
 from crawler_lifecycle.model.requests import RunRequest
 from crawler_lifecycle.model.states import RunStatus
+from tests.kit.authors.work import item_and_context, plain
 from tests.kit.temporal.flow_stage import FAILED, FlowStage, flow_stage
+from tests.kit.temporal.graphs import chain, diamond, door, pair, shown_as
 from tests.kit.waiting import PATIENCE
-from tests.unit.flows.work import item_and_context, plain
-from tests.workflows.graphs import chain, diamond, door, pair, shown_as
 
 Course = Callable[[FlowStage], Awaitable[WorkflowHandle[Any, Any]]]
 LATE = timedelta(hours=1)

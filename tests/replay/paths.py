@@ -14,7 +14,7 @@ from crawler_lifecycle.model.states import Intent, RunStatus, TaskStatus, Trigge
 from crawler_lifecycle.model.task_changes import TaskChange
 from crawler_lifecycle.runs.model import DeploymentOutcome, MainJobStatus, TakenOver, TakeOver
 from tests.kit.temporal.activity_events import LOCAL, local_name
-from tests.workflows.script import DEPLOYED, STARTED, UNAVAILABLE, Script, in_turn
+from tests.kit.temporal.script import DEPLOYED, STARTED, UNAVAILABLE, Script, in_turn
 
 IN_A_LOOK = "get_history_statuses_to_sync"
 BOOKS = RunRequest(crawler="books")

@@ -21,8 +21,8 @@ from crawler_lifecycle.model.supervision import ListedJob
 from crawler_lifecycle.retention.model import Ages, Folders, PassReport
 from crawler_lifecycle.retention.passes import Retention
 from crawler_lifecycle.retention.store import RetentionStore
-from tests.contracts.exports import event_of
 from tests.kit.data.databases import MakeRun, ref_to
+from tests.kit.data.exports import event_of
 
 NOW = datetime.now(UTC)
 LONG_AGO = NOW - timedelta(days=400)

@@ -11,7 +11,7 @@ from crawler_lifecycle.model.run_plan import RunPlan
 from crawler_lifecycle.model.states import ExportState, RunStatus
 from crawler_lifecycle.retention.store import RetentionStore
 from crawler_lifecycle.runs.ports import SupervisorExecution
-from tests.activities.auditing import audit, ended, findings
+from tests.audits.auditing import audit, ended, findings
 from tests.kit.service.rig import Rig
 from tests.kit.waiting import until
 from tests.retention.old_runs import CUTOFF, LONG_AGO, NOW

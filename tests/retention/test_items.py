@@ -16,7 +16,7 @@ from crawler_lifecycle.flows.ports.ledger import Delivery
 from crawler_lifecycle.model.manager_items import Verdict
 from crawler_lifecycle.model.states import ExportState, RunStatus
 from crawler_lifecycle.retention.model import KeepReason, Kind
-from tests.contracts.managers import Managed, added, managed, over
+from tests.kit.data.managers import Managed, added, managed, over
 from tests.retention.old_runs import LONG_AGO, ids, passed, retention
 
 

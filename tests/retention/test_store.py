@@ -31,8 +31,8 @@ from crawler_lifecycle.retention.model import KeepReason, Kind, PassReport
 from crawler_lifecycle.retention.passes import Retention
 from crawler_lifecycle.retention.rules import hold_of
 from crawler_lifecycle.retention.store import ARCHIVED, CHILDREN, RetentionStore
-from tests.contracts.flows import failing
 from tests.kit.data.databases import MakeRun
+from tests.kit.data.flows import failing
 from tests.retention.old_runs import CUTOFF, LONG_AGO, NOW, Old, ids, open_finding, passed, retention
 
 

@@ -50,7 +50,7 @@ start_manager = { manager = "nobody" }
 
 @pytest.fixture
 def database_url(sqlite_template: Path, tmp_path: Path) -> str:
-    """One kind is enough here: `tests/contracts` has both."""
+    """One kind is enough here: the tests in `contracts` have both."""
     return copy_of(sqlite_template, tmp_path)
 
 

@@ -41,10 +41,10 @@ from crawler_lifecycle.runs.ports import NewRun
 from crawler_lifecycle.runs.rules.plan import RunLimits
 from crawler_lifecycle.settings.processes import WorkerSettings
 from crawler_lifecycle.temporal.engine import Engine
-from tests.contracts.flows import Flow
 from tests.kit.data.databases import copy_of, ref_to
+from tests.kit.data.flows import Flow
 
-MODULE = "tests.unit.flows.work"
+MODULE = "tests.kit.authors.work"
 COMPLETED, FAILED, CANCELLED = EndKind.COMPLETED, EndKind.FAILED, EndKind.CANCELLED
 HOUR = timedelta(hours=1)
 Play = Callable[[BegunStep], Awaitable[dict[str, Any] | None]]

@@ -12,7 +12,7 @@ from temporalio.worker import Interceptor, Worker
 
 from crawler_lifecycle.assembly.plugin import by_queue
 from crawler_lifecycle.model.naming import archive_queue
-from tests.workflows.script import Script
+from tests.kit.temporal.script import Script
 
 
 @dataclass

@@ -1,0 +1,1 @@
+"""Flows as authors write them."""
