@@ -121,7 +121,9 @@ def test_list_imports_nothing_heavy(crawlctl: Crawlctl, run: RunRecord, state: P
 
 def every_command(group: click.Group, *above: str) -> Iterator[list[str]]:
     yield list(above)
-    for name, command in group.commands.items():
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
         yield from every_command(command, *above, name) if isinstance(command, click.Group) else [[*above, name]]
 
 
