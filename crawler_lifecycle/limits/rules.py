@@ -12,7 +12,7 @@ same answer as in a pass: `obstacle_in_turn` plans the pass.
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from heapq import heapify, heappop, heappush
 from typing import Self
 
@@ -149,6 +149,15 @@ class Rooms:
         more = run.with_next_job().use.plus(run.use, -1)
         holds = (self._obstacle_in(scope, more) for scope in run.scopes)
         return next((hold for hold in holds if hold), None)
+
+    def has_room_beside(self, run: OpenRun, waiting: int) -> bool:
+        """Return whether the run's next task has room even after `waiting` further tasks of other runs.
+
+        Each of these tasks may be in all scopes of the run, and takes one place or lets its run keep one.
+        """
+        others = Use(*(waiting for _ in fields(Use)))
+        used = {scope: self.used[scope].plus(others) for scope in run.scopes}
+        return Rooms(self._limits, used).obstacle(run) is None
 
     def deploy(self, run: OpenRun) -> OpenRun:
         """Count the run's next task as deployed, and return the run with the job."""

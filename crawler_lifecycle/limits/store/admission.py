@@ -31,8 +31,10 @@ from crawler_lifecycle.model.states import RunStatus, TaskStatus
 runs, tasks, limits = histories.c, task_histories.c, scope_limits.c
 MOST_TASKS = 1000  # limit for the installation's tasks in the cluster, unless a setting or a row has another one
 _HAS_VALUE = or_(*(limits[name].is_not(None) for name in (*VALUES, "paused_at")))  # a row may have no value left
-_LIMITS = select(*(limits[name] for name in ScopeLimits.model_fields)).where(_HAS_VALUE)
+_LIMITS = select(*(limits[name] for name in ScopeLimits.model_fields))
 _LOCKED = update(installation).values(uid=installation.c.uid)
+# the installation's row is locked first: the limits are those after the wait for the lock
+_LOCKED_LIMITS = _LIMITS.select_from(installation.outerjoin(scope_limits, _HAS_VALUE)).with_for_update()
 
 
 def has_no_pause(now: datetime | ColumnElement[datetime]) -> ColumnElement[bool]:
@@ -95,7 +97,16 @@ def lock_admission(connection: Connection) -> None:
 
 def limits_on_record(connection: Connection, most_tasks: int) -> dict[str, ScopeLimits]:
     """Return the limits by scope. `most_tasks`: the installation's limit for tasks unless a row says otherwise."""
-    on_record = {row.scope: ScopeLimits(**row._mapping) for row in connection.execute(_LIMITS)}
+    return _limits(connection.execute(_LIMITS.where(_HAS_VALUE)), most_tasks)
+
+
+def limits_under_lock(connection: Connection, most_tasks: int) -> dict[str, ScopeLimits]:
+    """Take the lock of `lock_admission`, and return the limits, in one statement."""
+    return _limits(connection.execute(_LOCKED_LIMITS), most_tasks)
+
+
+def _limits(rows: Iterable[Row[Any]], most_tasks: int) -> dict[str, ScopeLimits]:
+    on_record = {row.scope: ScopeLimits(**row._mapping) for row in rows if row.scope is not None}
     own = on_record.get(INSTALLATION, ScopeLimits(scope=INSTALLATION))
     if own.tasks is None:
         own = own.model_copy(update={"tasks": most_tasks})

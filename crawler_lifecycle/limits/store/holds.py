@@ -63,6 +63,14 @@ RUNS_OF_A_PASS = union(
         _IS_BEGUN, tasks.status == TaskStatus.QUEUED
     ),
 )
+MOST_COUNTED = 2500
+# the number of all waiting tasks, counted up to MOST_COUNTED
+WAITING = (
+    select(func.count())
+    .select_from(select(tasks.history_id).where(tasks.status == TaskStatus.QUEUED).limit(MOST_COUNTED).subquery())
+    .scalar_subquery()
+    .label("waiting")
+)
 NO_WAIT = dict.fromkeys(("waiting_cause", "waiting_since", "waiting_message"))
 
 
@@ -128,11 +136,14 @@ def take_permit_back(connection: Connection, run_id: int, hold: Hold, now: datet
     write_hold(connection, [run_id], hold, now, admitted_at=None)
 
 
-def obstacle_for(connection: Connection, run: OpenRun, limits: dict[str, ScopeLimits], now: datetime) -> Hold | None:
+def obstacle_for(
+    connection: Connection, run: OpenRun, waiting: int, limits: dict[str, ScopeLimits], now: datetime
+) -> Hold | None:
     """Return what holds the run's main task: a pause, and before the permit also a limit or another run in the line.
 
-    The line may have thousands of runs, and each run asks. Only with room under the limits the front of the line is
-    read, as in a pass with a task for each free place.
+    `waiting`: the number from `WAITING`. The line may have thousands of runs, and each run asks. Only with room under
+    the limits, and too little for all tasks that wait, the front of the line is read, as in a pass with a task for each
+    free place.
     """
     if run.is_admitted:
         return pause_in(run.scopes, limits)
@@ -140,6 +151,8 @@ def obstacle_for(connection: Connection, run: OpenRun, limits: dict[str, ScopeLi
     rooms = Rooms(limits, used)
     if hold := rooms.obstacle(run):
         return hold
+    if waiting < MOST_COUNTED and rooms.has_room_beside(run, waiting):
+        return None
     free = max(0, (limits[INSTALLATION].tasks or 0) - rooms.used[INSTALLATION].tasks)
     others = situation(connection, limits, now, runs_of_a_pass(connection, limits, free, now) - {run.run_id})
     return obstacle_in_turn(run, [run, *others.runs], limits, used)

@@ -88,7 +88,8 @@ def open_run(row: Row[Any], scopes: tuple[str, ...], **more: Any) -> OpenRun:
     )
 
 
-ONE_RUN = open_runs(func.json_extract(runs.request, "$.labels").label("labels")).where(runs.id == bindparam("of_run"))
+LABELS = func.json_extract(runs.request, "$.labels").label("labels")
+ONE_RUN = open_runs(LABELS).where(runs.id == bindparam("of_run"))
 _BOTH = union_all(
     *(
         select(table.c.scope, *(table.c[name] for name in FIGURES)).where(
@@ -111,17 +112,24 @@ FOLDED = {
 
 
 @contextmanager
-def counting(tx: Connection, run_id: int, known: Use | None = None) -> Iterator[None]:
-    """Append the block's change in the run's use to the changes. The caller holds the lock on the run's row.
-
-    `known`: the run's use before, if the caller has read it under the lock, and the run stays open.
-    """
-    before, scopes = _use_of(tx, run_id) if known is None else (known, ())
+def counting(tx: Connection, run_id: int) -> Iterator[None]:
+    """Append the block's change in the run's use to the changes. The caller holds the lock on the run's row."""
+    before, scopes = _use_of(tx, run_id)
     yield
     after, later_scopes = _use_of(tx, run_id)
+    append_change(tx, later_scopes or scopes, before, after)
+
+
+def append_change(tx: Connection, scopes: Iterable[str], before: Use, after: Use) -> None:
+    """Append the change in a run's use. The caller holds the lock on the run's row."""
     change = after.plus(before, -1)
     if change != Use():
-        _append(tx, scope_changes, dict.fromkeys(later_scopes or scopes, change))
+        _append(tx, scope_changes, dict.fromkeys(scopes, change))
+
+
+def scopes_of(row: Row[Any]) -> tuple[str, ...]:
+    """Return all scopes of a run, for a row with `LABELS`."""
+    return (INSTALLATION, CRAWLER + row.crawler, *(LABEL + label for label in json.loads(row.labels)))
 
 
 def _use_of(connection: Connection, run_id: int) -> tuple[Use, tuple[str, ...]]:
@@ -129,7 +137,7 @@ def _use_of(connection: Connection, run_id: int) -> tuple[Use, tuple[str, ...]]:
     row = connection.execute(ONE_RUN, {"of_run": run_id}).one_or_none()
     if row is None:
         return Use(), ()
-    run = open_run(row, (INSTALLATION, CRAWLER + row.crawler, *(LABEL + label for label in json.loads(row.labels))))
+    run = open_run(row, scopes_of(row))
     return run.use, run.scopes
 
 

@@ -8,6 +8,7 @@ moment and for the token in the parameters from `_at`.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import groupby, islice
 from operator import attrgetter, itemgetter
@@ -35,11 +36,12 @@ from crawler_lifecycle.limits.store.admission import (
     at,
     chosen_runs,
     has_no_pause,
-    limits_on_record,
+    limits_under_lock,
     lock_admission,
     situation,
 )
 from crawler_lifecycle.limits.store.holds import (
+    WAITING,
     admit,
     end_wait,
     holds_behind_front,
@@ -49,7 +51,17 @@ from crawler_lifecycle.limits.store.holds import (
     write_hold,
     write_holds,
 )
-from crawler_lifecycle.limits.store.uses import IS_MAIN, are_many, counted, counting, fold, uses_and_fold
+from crawler_lifecycle.limits.store.uses import (
+    IS_MAIN,
+    LABELS,
+    append_change,
+    are_many,
+    counted,
+    counting,
+    fold,
+    scopes_of,
+    uses_and_fold,
+)
 from crawler_lifecycle.model.deployment import Crawler, Deployment, DeploymentRequest
 from crawler_lifecycle.model.naming import MAIN_TASK
 from crawler_lifecycle.model.requests import AcceptedRequest
@@ -85,6 +97,8 @@ ASKING = chosen_runs(
     counted(and_(IS_MAIN, IS_CLAIMABLE)).label("is_claimable"),
     counted(and_(IS_MAIN, IS_SETTLED)).label("is_settled"),
     func.max(case((IS_MAIN, tasks.attempt))).label("main_attempt"),
+    LABELS,
+    WAITING,
 )
 CHOSEN = update(task_histories).where(
     tasks.history_id == bindparam("of_run"), tasks.task.in_(bindparam("of_tasks", expanding=True))
@@ -158,20 +172,15 @@ class TaskClaims(OnDatabase):
         super().__init__(db)
         self._most_tasks = most_tasks
 
-    def _lock_admission(self, tx: Connection) -> datetime:
-        """Return the time after the wait for the lock."""
-        lock_admission(tx)
-        return self._db.clock()
-
     @transaction
     def claim_main(self, tx: Connection, run: RunRef, token: str, expires_in: timedelta) -> Claim | Hold | None:
         """Claim task 0, and admit the run with its first claim. Return a Hold if a limit or a pause is in the way.
 
         Return None if the task needs no deployment or is claimed, or if the run stops or is over.
         """
-        now = self._lock_admission(tx)
+        limits = limits_under_lock(tx, self._most_tasks)
+        now = self._db.clock()  # after the wait for the lock
         fence(tx, run)
-        limits = limits_on_record(tx, self._most_tasks)
         asking = situation(tx, limits, now, [run.run_id], ASKING, **_at(now, token))
         if not asking.runs:
             own_row(tx, run.run_id)  # raises Conflict if another installation began the run
@@ -179,18 +188,21 @@ class TaskClaims(OnDatabase):
         (asks,), row = asking.runs, asking.rows[run.run_id]
         if not asks.is_wanted or not row.main_waits:
             return None
-        hold = obstacle_for(tx, asks, limits, now)
+        hold = obstacle_for(tx, asks, row.waiting, limits, now)
         if hold:
             # without the acknowledgement, no nudge could notify the workflow when the dispatcher finds the job later
             looked = {"next_look_at": now + HELD_PAUSE, "nudge_acknowledged": runs.nudge_sent}
             write_hold(tx, [run.run_id], hold, now, **looked)
         is_free = row.is_settled if hold else row.is_claimable
-        with counting(tx, run.run_id, asks.use):
-            if not hold and row.admitted_at is None:
-                admit(tx, run.run_id, self._db.clock())  # after the end that made room, which may have come since `now`
-            claims = take_claims(
-                tx, row, [(MAIN_TASK, row.main_attempt)] if is_free else [], token, now + expires_in, hold
-            )
+        if not hold and not asks.is_admitted:
+            admit(tx, run.run_id, self._db.clock())  # after the end that made room, which may have come since `now`
+        claims = take_claims(tx, row, [(MAIN_TASK, row.main_attempt)] if is_free else [], token, now + expires_in, hold)
+        later = replace(
+            asks,
+            is_admitted=asks.is_admitted or hold is None,
+            main_in_cluster=asks.main_in_cluster or bool(claims),
+        )
+        append_change(tx, scopes_of(row), asks.use, later.use)
         return claims[0] if claims else hold
 
     @transaction
@@ -211,7 +223,8 @@ class TaskClaims(OnDatabase):
     @transaction
     def put_back(self, tx: Connection, claim: Claim, hold: Hold) -> None:
         """Queue the claimed task again. A run that has not started gives its permit back and waits in the queue."""
-        now = self._lock_admission(tx)
+        lock_admission(tx)
+        now = self._db.clock()
         if lock_and_get_intent(tx, claim.run_id) is not Intent.RUN:
             return  # the stop ends the task
         queued = {"status": TaskStatus.QUEUED, "cause": hold.cause, "cause_since": now, **NO_MESSAGE, **NO_CLAIM}
@@ -289,8 +302,8 @@ class Passes(TaskClaims):
         self, tx: Connection, token: str, expires_in: timedelta, most: int
     ) -> tuple[list[Claim], dict[int, str]]:
         """Return the claims, and by RunID the cause why tasks of PROCESSING runs stay QUEUED."""
-        now = self._lock_admission(tx)
-        limits = limits_on_record(tx, self._most_tasks)
+        limits = limits_under_lock(tx, self._most_tasks)
+        now = self._db.clock()  # after the wait for the lock
         used = uses_and_fold(tx, limits)
         with_claims = tx.scalars(select(tasks.history_id).where(tasks.status == TaskStatus.DEPLOYING))
         now_open = situation(tx, limits, now, runs_of_a_pass(tx, limits, most, now).union(with_claims))

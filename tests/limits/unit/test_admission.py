@@ -243,6 +243,31 @@ def test_whatever_ends_in_whatever_order_limits_hold_and_every_run_ends(
     raise AssertionError(f"runs wait for ever: {runs}")
 
 
+@given(worlds(), st.integers(0, 60))
+def test_with_room_for_all_that_wait_nobody_is_in_the_way(
+    world: tuple[list[OpenRun], dict[str, ScopeLimits]], more: int
+) -> None:
+    runs, by_scope = world
+    rooms = {
+        scope: own.model_copy(update={"runs": own.runs and own.runs + more, "tasks": own.tasks and own.tasks + more})
+        for scope, own in by_scope.items()
+    }
+    first = plan(runs, by_scope, 100).granted
+    begun_and_waiting = [_deployed(run, first.get(run.run_id, 0)) for run in runs]
+    used = total_use(begun_and_waiting)
+    for run in begun_and_waiting:
+        others = [other for other in begun_and_waiting if other is not run]
+        tasks = sum(other.main_is_ready + other.children_queued for other in others)
+        if not run.is_admitted and rules.Rooms(rooms, used).has_room_beside(run, tasks):
+            assert rules.obstacle_in_turn(run, begun_and_waiting, rooms, used) is None
+
+
+def test_without_room_for_all_that_wait_the_line_decides() -> None:
+    rooms = rules.Rooms(limits(tasks=3), total_use([]))
+    assert rooms.has_room_beside(waiting(1), waiting=1)
+    assert not rooms.has_room_beside(waiting(1), waiting=2), "the last place is kept for a child task"
+
+
 def _deployed(run: OpenRun, count: int) -> OpenRun:
     for _ in range(count):
         run = run.with_next_job()
