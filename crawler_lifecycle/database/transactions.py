@@ -3,13 +3,15 @@
 Every write to a run begins its transaction with `fence`, `lock_run` or `lock_and_get_intent`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from datetime import datetime
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from sqlalchemy import Column, ColumnElement, Connection, bindparam, func, insert, select, update
 
 from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.database.failures import Contended
 from crawler_lifecycle.database.schema import histories, history_logs, history_properties, removed_runs
 from crawler_lifecycle.errors import Fenced, NotFound, Removed
 from crawler_lifecycle.model.naming import event_id
@@ -80,6 +82,14 @@ def fence(connection: Connection, run: RunRef, *assignments: Assignment) -> None
     raise Fenced(f"run {run.run_id} has another supervisor now (epoch {epoch}, ours is {run.epoch})")
 
 
+def fence_unchanged(connection: Connection, run: RunRef, changed_at: datetime, values: Mapping[str, Any]) -> None:
+    """As `fence`, with values. Raise Contended if the run or its tasks have changed since `changed_at`."""
+    own = {"of_run": run.run_id, "of_uid": run.run_uid, "of_epoch": run.epoch}
+    if not connection.execute(UNCHANGED, {**own, "of_change": changed_at, **values}).rowcount:
+        fence(connection, run)
+        raise Contended(f"run {run.run_id} has changed")
+
+
 def lock_run(connection: Connection, run_id: int) -> None:
     """Lock the run's row for a caller without an epoch: a door, or a deployer with its claim.
 
@@ -109,6 +119,7 @@ THIS_RUN = (
 )
 OWN_ROW = update(histories).where(*THIS_RUN, histories.c.epoch == bindparam("of_epoch"))
 LOCKING = OWN_ROW.values(epoch=histories.c.epoch)
+UNCHANGED = LOCKING.where(histories.c.changed_at == bindparam("of_change"))
 # values of columns are given to the execution: this costs less than a statement with values
 RUN = update(histories).where(histories.c.id == bindparam("of_run"))
 LOCKED = RUN.values(epoch=histories.c.epoch)

@@ -151,10 +151,7 @@ class Rooms:
         return next((hold for hold in holds if hold), None)
 
     def has_room_beside(self, run: OpenRun, waiting: int) -> bool:
-        """Return whether the run's next task has room even after `waiting` further tasks of other runs.
-
-        Each of these tasks may be in all scopes of the run, and takes one place or lets its run keep one.
-        """
+        """Return whether the run's next task has room after `waiting` tasks of other runs, in whatever scopes."""
         others = Use(*(waiting for _ in fields(Use)))
         used = {scope: self.used[scope].plus(others) for scope in run.scopes}
         return Rooms(self._limits, used).obstacle(run) is None

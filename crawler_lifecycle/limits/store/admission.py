@@ -24,7 +24,7 @@ from crawler_lifecycle.database.schema import (
 )
 from crawler_lifecycle.database.transactions import OPEN_STATUSES
 from crawler_lifecycle.limits.rules import Hold, OpenRun, pause_in
-from crawler_lifecycle.limits.store.uses import IS_MAIN, counted, open_run, open_runs
+from crawler_lifecycle.limits.store.uses import IS_MAIN, counted, open_run, open_runs, scopes_of
 from crawler_lifecycle.model.limits import CRAWLER, INSTALLATION, LABEL, VALUES, ScopeLimits
 from crawler_lifecycle.model.states import RunStatus, TaskStatus
 
@@ -143,6 +143,12 @@ def situation(
             rows[row.id] = row
             open_ones.append(_open_run(row, labels[row.id], by_scope))
     return Situation(by_scope, open_ones, rows)
+
+
+def asking_run(row: Row[Any], by_scope: dict[str, ScopeLimits]) -> OpenRun:
+    """Return the open run for a row with `LABELS`."""
+    labels = [scope for scope in scopes_of(row) if scope.startswith(LABEL) and scope in by_scope]
+    return _open_run(row, labels, by_scope)
 
 
 def _limited_labels(

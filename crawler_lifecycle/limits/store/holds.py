@@ -15,7 +15,7 @@ from sqlalchemy import ColumnElement, Connection, and_, bindparam, case, exists,
 
 from crawler_lifecycle.database.pages import pages
 from crawler_lifecycle.database.schema import histories, task_histories
-from crawler_lifecycle.database.transactions import RUN, Assignment
+from crawler_lifecycle.database.transactions import Assignment
 from crawler_lifecycle.limits.rules import AdmissionPlan, Hold, OpenRun, Rooms, obstacle_in_turn, pause_in
 from crawler_lifecycle.limits.store.admission import (
     HAS_LIMITED_LABEL,
@@ -26,7 +26,7 @@ from crawler_lifecycle.limits.store.admission import (
     has_no_pause,
     situation,
 )
-from crawler_lifecycle.limits.store.uses import uses_and_fold
+from crawler_lifecycle.limits.store.uses import MOST_COUNTED, uses_and_waiting
 from crawler_lifecycle.model.limits import CRAWLER, INSTALLATION, LABEL, ScopeLimits
 from crawler_lifecycle.model.naming import MAIN_TASK
 from crawler_lifecycle.model.reasons import ADMISSION, PAUSED
@@ -62,14 +62,6 @@ RUNS_OF_A_PASS = union(
     _WAITING.join_from(task_histories, histories, tasks.history_id == runs.id).where(
         _IS_BEGUN, tasks.status == TaskStatus.QUEUED
     ),
-)
-MOST_COUNTED = 2500
-# the number of all waiting tasks, counted up to MOST_COUNTED
-WAITING = (
-    select(func.count())
-    .select_from(select(tasks.history_id).where(tasks.status == TaskStatus.QUEUED).limit(MOST_COUNTED).subquery())
-    .scalar_subquery()
-    .label("waiting")
 )
 NO_WAIT = dict.fromkeys(("waiting_cause", "waiting_since", "waiting_message"))
 
@@ -120,9 +112,9 @@ def _is_on_record(hold: Hold) -> ColumnElement[bool]:
     return is_named if hold.cause == ADMISSION else and_(is_named, runs.waiting_message == hold.message)
 
 
-def admit(connection: Connection, run_id: int, now: datetime) -> None:
-    """Write the run's permit. The permit ends with the run, or when a pause finds the run without a job."""
-    connection.execute(RUN, {"of_run": run_id, "admitted_at": now, **NO_WAIT})
+def permit(now: datetime) -> dict[str, Any]:
+    """Return the values of a permit. It ends with its run, or when a pause finds the run without a job."""
+    return {"admitted_at": now, **NO_WAIT}
 
 
 def end_wait(connection: Connection, run_id: int) -> None:
@@ -136,18 +128,15 @@ def take_permit_back(connection: Connection, run_id: int, hold: Hold, now: datet
     write_hold(connection, [run_id], hold, now, admitted_at=None)
 
 
-def obstacle_for(
-    connection: Connection, run: OpenRun, waiting: int, limits: dict[str, ScopeLimits], now: datetime
-) -> Hold | None:
+def obstacle_for(connection: Connection, run: OpenRun, limits: dict[str, ScopeLimits], now: datetime) -> Hold | None:
     """Return what holds the run's main task: a pause, and before the permit also a limit or another run in the line.
 
-    `waiting`: the number from `WAITING`. The line may have thousands of runs, and each run asks. Only with room under
-    the limits, and too little for all tasks that wait, the front of the line is read, as in a pass with a task for each
-    free place.
+    The line may have thousands of runs, and each run asks. Only if the limits have room, and too little for all tasks
+    that wait, the front of the line is read, as in a pass with a task for each free place.
     """
     if run.is_admitted:
         return pause_in(run.scopes, limits)
-    used = uses_and_fold(connection, limits)
+    used, waiting = uses_and_waiting(connection, limits)
     rooms = Rooms(limits, used)
     if hold := rooms.obstacle(run):
         return hold

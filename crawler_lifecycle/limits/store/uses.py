@@ -46,6 +46,7 @@ from crawler_lifecycle.model.states import ALIVE, IN_CLUSTER, Intent, TaskStatus
 
 runs, tasks, changes = histories.c, task_histories.c, scope_changes.c
 MOST_CHANGES = 100  # a reader reads them all
+MOST_COUNTED = 2500  # queued tasks
 FIGURES = tuple(field.name for field in fields(Use))
 IS_MAIN, IS_THERE = tasks.task == MAIN_TASK, tasks.status.in_(IN_CLUSTER)
 
@@ -98,8 +99,10 @@ _BOTH = union_all(
         for table in (scope_sums, scope_changes)
     )
 ).subquery()
-_SUMS = (func.sum(_BOTH.c[name]) for name in FIGURES)
+_SUMS = (func.sum(_BOTH.c[name]).label(name) for name in FIGURES)
 USES = select(func.count().label("rows"), _BOTH.c.scope, *_SUMS).group_by(_BOTH.c.scope)
+_WAITING = select(tasks.history_id).where(tasks.status == TaskStatus.QUEUED).limit(MOST_COUNTED).subquery()
+USES_AND_WAITING = USES.add_columns(select(func.count()).select_from(_WAITING).scalar_subquery().label("waiting"))
 SPAN = select(func.max(changes.id) - func.min(changes.id))
 FOLDED = {
     "sqlite": text("DELETE FROM scope_changes WHERE id IN (SELECT value FROM json_each(:ids))"),
@@ -143,21 +146,22 @@ def _use_of(connection: Connection, run_id: int) -> tuple[Use, tuple[str, ...]]:
 
 def uses(connection: Connection, scopes: Collection[str]) -> dict[str, Use]:
     """Return the open runs' use by scope, for these scopes. A single statement reads sums and changes at one moment."""
-    return _uses_and_rows(connection, scopes)[0]
+    return _by_scope(connection.execute(USES, {"scopes": list(scopes)}).all())
 
 
-def uses_and_fold(connection: Connection, scopes: Collection[str]) -> dict[str, Use]:
-    """As `uses`, for the holder of the admission lock, who folds many changes."""
-    used, most_rows = _uses_and_rows(connection, scopes)
-    if most_rows > MOST_CHANGES:
+def uses_and_waiting(connection: Connection, scopes: Collection[str]) -> tuple[dict[str, Use], int]:
+    """As `uses`, for the holder of the admission lock, who folds many changes.
+
+    Also return the number of queued tasks, at most MOST_COUNTED.
+    """
+    rows = connection.execute(USES_AND_WAITING, {"scopes": list(scopes)}).all()
+    if any(row.rows > MOST_CHANGES for row in rows):
         fold(connection)
-    return used
+    return _by_scope(rows), max((row.waiting for row in rows), default=MOST_COUNTED)
 
 
-def _uses_and_rows(connection: Connection, scopes: Collection[str]) -> tuple[dict[str, Use], int]:
-    """Also return the number of rows for a scope, at most: a sum and changes."""
-    rows = connection.execute(USES, {"scopes": list(scopes)}).all()
-    return {row.scope: Use(*map(int, row[2:])) for row in rows}, max((row.rows for row in rows), default=0)
+def _by_scope(rows: Iterable[Row[Any]]) -> dict[str, Use]:
+    return {row.scope: Use(*(int(row._mapping[name]) for name in FIGURES)) for row in rows}
 
 
 def are_many(connection: Connection) -> bool:

@@ -21,8 +21,10 @@ from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.database.pages import pages
 from crawler_lifecycle.database.schema import histories, task_histories
 from crawler_lifecycle.database.transactions import (
+    RUN,
     OnDatabase,
     fence,
+    fence_unchanged,
     lock_and_get_intent,
     lock_run,
     reading,
@@ -33,6 +35,7 @@ from crawler_lifecycle.limits.store.admission import (
     IS_DEPLOYED_HERE,
     MOST_TASKS,
     NOW,
+    asking_run,
     at,
     chosen_runs,
     has_no_pause,
@@ -41,11 +44,10 @@ from crawler_lifecycle.limits.store.admission import (
     situation,
 )
 from crawler_lifecycle.limits.store.holds import (
-    WAITING,
-    admit,
     end_wait,
     holds_behind_front,
     obstacle_for,
+    permit,
     runs_of_a_pass,
     take_permit_back,
     write_hold,
@@ -60,7 +62,7 @@ from crawler_lifecycle.limits.store.uses import (
     counting,
     fold,
     scopes_of,
-    uses_and_fold,
+    uses_and_waiting,
 )
 from crawler_lifecycle.model.deployment import Crawler, Deployment, DeploymentRequest
 from crawler_lifecycle.model.naming import MAIN_TASK
@@ -98,7 +100,7 @@ ASKING = chosen_runs(
     counted(and_(IS_MAIN, IS_SETTLED)).label("is_settled"),
     func.max(case((IS_MAIN, tasks.attempt))).label("main_attempt"),
     LABELS,
-    WAITING,
+    runs.changed_at,
 )
 CHOSEN = update(task_histories).where(
     tasks.history_id == bindparam("of_run"), tasks.task.in_(bindparam("of_tasks", expanding=True))
@@ -178,24 +180,25 @@ class TaskClaims(OnDatabase):
 
         Return None if the task needs no deployment or is claimed, or if the run stops or is over.
         """
+        # read before the lock, and compared under the lock: the time under the lock bounds the starts a second
+        row = tx.execute(ASKING, {"run_ids": [run.run_id], **_at(self._db.clock(), token)}).one_or_none()
+        if row is None or row.intent is not Intent.RUN or not row.main_waits:
+            fence(tx, run)
+            if row is None:
+                own_row(tx, run.run_id)  # raises Conflict if another installation began the run; otherwise it is over
+            return None
         limits = limits_under_lock(tx, self._most_tasks)
         now = self._db.clock()  # after the wait for the lock
-        fence(tx, run)
-        asking = situation(tx, limits, now, [run.run_id], ASKING, **_at(now, token))
-        if not asking.runs:
-            own_row(tx, run.run_id)  # raises Conflict if another installation began the run
-            return None  # the run is over
-        (asks,), row = asking.runs, asking.rows[run.run_id]
-        if not asks.is_wanted or not row.main_waits:
-            return None
-        hold = obstacle_for(tx, asks, row.waiting, limits, now)
+        asks = asking_run(row, limits)
+        hold = obstacle_for(tx, asks, limits, now)
+        # a permit has a time after the end that made room, which may have come since `now`
+        admitted = {} if hold or asks.is_admitted else permit(self._db.clock())
+        fence_unchanged(tx, run, row.changed_at, admitted)
         if hold:
             # without the acknowledgement, no nudge could notify the workflow when the dispatcher finds the job later
             looked = {"next_look_at": now + HELD_PAUSE, "nudge_acknowledged": runs.nudge_sent}
             write_hold(tx, [run.run_id], hold, now, **looked)
         is_free = row.is_settled if hold else row.is_claimable
-        if not hold and not asks.is_admitted:
-            admit(tx, run.run_id, self._db.clock())  # after the end that made room, which may have come since `now`
         claims = take_claims(tx, row, [(MAIN_TASK, row.main_attempt)] if is_free else [], token, now + expires_in, hold)
         later = replace(
             asks,
@@ -304,7 +307,7 @@ class Passes(TaskClaims):
         """Return the claims, and by RunID the cause why tasks of PROCESSING runs stay QUEUED."""
         limits = limits_under_lock(tx, self._most_tasks)
         now = self._db.clock()  # after the wait for the lock
-        used = uses_and_fold(tx, limits)
+        used, _ = uses_and_waiting(tx, limits)
         with_claims = tx.scalars(select(tasks.history_id).where(tasks.status == TaskStatus.DEPLOYING))
         now_open = situation(tx, limits, now, runs_of_a_pass(tx, limits, most, now).union(with_claims))
         pauses = now_open.pauses()
@@ -391,7 +394,7 @@ def claim_ready_tasks(
     chosen = connection.execute(ready.order_by(tasks.task).limit(count), {"of_now": now}).all()
     with counting(connection, run_id):
         if row.admitted_at is None:
-            admit(connection, run_id, now)
+            connection.execute(RUN, {"of_run": run_id, **permit(now)})
         return take_claims(connection, row, chosen, token, now + expires_in)
 
 

@@ -12,7 +12,7 @@ from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.database.schema import histories
 from crawler_lifecycle.limits.rules import AdmissionPlan, obstacle_in_turn, plan, total_use
 from crawler_lifecycle.limits.store.admission import MOST_TASKS, Situation, limits_on_record, situation
-from crawler_lifecycle.limits.store.holds import WAITING, obstacle_for, runs_of_a_pass
+from crawler_lifecycle.limits.store.holds import obstacle_for, runs_of_a_pass
 from crawler_lifecycle.model.deployment import Crawler, Deployment
 from crawler_lifecycle.model.limits import INSTALLATION
 from crawler_lifecycle.model.records import RunRecord
@@ -127,8 +127,7 @@ def test_a_question_is_answered_as_if_the_whole_line_was_read(
     with database.read() as connection:
         present = whole(database, connection)
         for run in (run for run in present.runs if not run.is_admitted):
-            waiting = connection.scalar(select(WAITING)) or 0
-            answer = obstacle_for(connection, run, waiting, present.limits, database.clock())
+            answer = obstacle_for(connection, run, present.limits, database.clock())
             assert answer == obstacle_in_turn(run, present.runs, present.limits, total_use(present.runs))
 
 

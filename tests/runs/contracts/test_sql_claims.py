@@ -7,18 +7,22 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import Connection, update
 
 from crawler_lifecycle.assembly.store import SqlStore
 from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.database.schema import histories
+from crawler_lifecycle.database.transactions import lock_run
 from crawler_lifecycle.errors import NotFound
+from crawler_lifecycle.limits.store.admission import limits_under_lock
 from crawler_lifecycle.model.deployment import Crawler, Deployment, DeploymentRequest
+from crawler_lifecycle.model.limits import ScopeLimits
 from crawler_lifecycle.model.records import RunRecord, TaskRecord
 from crawler_lifecycle.model.requests import StopRequest
 from crawler_lifecycle.model.states import Intent, TaskStatus
 from crawler_lifecycle.model.task_changes import TaskChange
 from crawler_lifecycle.runs.ports import Claim, Claims, SupervisorExecution
+from crawler_lifecycle.runs.store import passes
 from tests.kit.data.databases import MakeRun, give_away, ref_to
 
 MINUTE = timedelta(minutes=1)
@@ -101,6 +105,23 @@ def test_the_main_job_is_claimed_again_only_by_its_token_or_late(claims: Claims,
     assert isinstance(second, Claim)
     assert same(second) == same(first)
     assert claims.claim_main(run, "a", MINUTE) is None
+
+
+def test_a_run_that_changes_while_it_waits_for_the_lock_is_read_again(
+    claims: Claims, make_run: MakeRun, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, questions = make_run(), list[int]()
+
+    def wait_for_the_lock(connection: Connection, most_tasks: int) -> dict[str, ScopeLimits]:
+        questions.append(len(questions))
+        if questions == [0]:
+            lock_run(connection, run.run_id)
+        return limits_under_lock(connection, most_tasks)
+
+    monkeypatch.setattr(passes, "limits_under_lock", wait_for_the_lock)
+    assert isinstance(claims.claim_main(ref_to(run), "supervisor", MINUTE), Claim)
+    assert questions == [0, 1]
+    assert SqlStore(database).limits.miscounted() == {}
 
 
 def test_a_main_job_that_is_there_is_not_claimed(claims: Claims, make_run: MakeRun, database: Database) -> None:
