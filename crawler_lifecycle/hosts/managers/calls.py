@@ -1,59 +1,56 @@
-"""Calls from a manager's link as messages between the object's process and its host."""
+"""Calls of `ManagerLink` as messages between the process with the manager's object and its host."""
 
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import reduce
+from inspect import Signature, signature
+from operator import or_
+from types import UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from pydantic import TypeAdapter
 
-from crawler_lifecycle.flows.model.turns import (
-    Begun,
-    Counts,
-    Effects,
-    ManagerIntent,
-    Offered,
-    Page,
-    Reaction,
-    Start,
-    Wake,
-)
-from crawler_lifecycle.model.manager_items import CodeProblem, Job, JobFilter, JobState, Waiting
+from crawler_lifecycle.managers.authors.link import ManagerLink
+from crawler_lifecycle.model.manager_items import CodeProblem
 
-NO_ARGUMENTS = tuple[()]
 PROBLEM = TypeAdapter(CodeProblem)
+WITHOUT_ANSWER = frozenset({"enter"})
+OF_THE_OBJECT = "now"  # the object has a clock of its own
+_SENT_AS: dict[Any, Any] = {Collection: list, Sequence: list, Mapping: dict}
 
 
 @dataclass(frozen=True)
 class Call:
-    """The types for a call's arguments and its answer."""
+    """A call's signature, and the types for its arguments and its answer. A message has all arguments in order."""
 
-    arguments: TypeAdapter[Any]
+    signature: Signature
+    arguments: TypeAdapter[tuple[Any, ...]]
     answer: TypeAdapter[Any]
 
+    def in_order(self, *arguments: Any, **named: Any) -> list[Any]:
+        """Return all arguments for a message."""
+        bound = self.signature.bind(*arguments, **named)
+        bound.apply_defaults()
+        own = self.arguments.validate_python(tuple(bound.arguments.values()))
+        in_order: list[Any] = self.arguments.dump_python(own, mode="json")
+        return in_order
 
-def _call(arguments: Any, answer: Any = None) -> Call:
-    return Call(TypeAdapter(arguments), TypeAdapter(answer))
+
+def _call(name: str) -> Call:
+    method = getattr(ManagerLink, name)
+    own = signature(method)
+    parameters = [parameter for parameter in own.parameters.values() if parameter.name != "self"]
+    hints = {of: _sent(hint) for of, hint in get_type_hints(method).items()}
+    types = tuple(hints[parameter.name] for parameter in parameters)
+    return Call(own.replace(parameters=parameters), TypeAdapter(tuple[types]), TypeAdapter(hints["return"]))  # type: ignore[valid-type]
 
 
-CALLS = {
-    "begin": _call(NO_ARGUMENTS, Begun),
-    "intent": _call(NO_ARGUMENTS, ManagerIntent),
-    "enter": _call(tuple[str, str | None]),
-    "ended": _call(tuple[int], list[Job]),
-    "react": _call(tuple[list[Reaction]]),
-    "running": _call(NO_ARGUMENTS, list[Job]),
-    "jobs": _call(tuple[JobState, int, int, list[str], bool], list[Job]),
-    "runs": _call(tuple[JobFilter], list[Job]),
-    "offer": _call(tuple[Page], Offered),
-    "waiting": _call(tuple[int, Waiting | None], list[Waiting]),
-    "delay": _call(tuple[list[int]]),
-    "start": _call(tuple[list[Start]], list[Job | str | None]),
-    "refuse": _call(tuple[int, int, str]),
-    "stop": _call(tuple[dict[str, str] | None]),
-    "commit": _call(tuple[Effects], list[int]),
-    "find": _call(tuple[list[str]], list[Job]),
-    "counts": _call(NO_ARGUMENTS, Counts),
-    "sleep": _call(tuple[float | None, bool], Wake),
-    "wait_for": _call(tuple[list[str], float], list[str]),
-    "close": _call(tuple[str, Effects], bool),
-}
-WITHOUT_ANSWER = frozenset({"enter"})
+def _sent(hint: Any) -> Any:
+    """Return the type in a message: abstract collections arrive as lists and dicts."""
+    origin, parts = get_origin(hint), get_args(hint)
+    if origin in (Union, UnionType):
+        return reduce(or_, map(_sent, parts))
+    return _SENT_AS[origin][parts] if origin in _SENT_AS else hint
+
+
+CALLS = {name: _call(name) for name in vars(ManagerLink) if not name.startswith("_") and name != OF_THE_OBJECT}

@@ -8,40 +8,35 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, NoReturn
+from types import SimpleNamespace
+from typing import Any, NoReturn, cast
 
 from crawler_lifecycle.errors import NotFound, NotReady, PermanentError
 from crawler_lifecycle.flows.authors.modules import Modules, authors_traceback, load
-from crawler_lifecycle.flows.model.turns import (
-    Begun,
-    Counts,
-    Effects,
-    ManagerIntent,
-    Offered,
-    Page,
-    Reaction,
-    Start,
-    Wake,
-)
 from crawler_lifecycle.hosts.children import Channel, end_with_children, end_with_parent
-from crawler_lifecycle.hosts.managers.calls import CALLS, PROBLEM
+from crawler_lifecycle.hosts.managers.calls import CALLS, OF_THE_OBJECT, PROBLEM, WITHOUT_ANSWER
 from crawler_lifecycle.managers.authors.arguments import BadArguments
 from crawler_lifecycle.managers.authors.driving import drive
-from crawler_lifecycle.managers.authors.link import AuthorsFailure
-from crawler_lifecycle.model.manager_items import CodeProblem, Job, JobFilter, JobState, Waiting
+from crawler_lifecycle.managers.authors.link import AuthorsFailure, ManagerLink
+from crawler_lifecycle.model.manager_items import CodeProblem
 
 
-class HostLink:
-    """The link to the ledger through the host."""
+class Host:
+    """The host at the other end of the channel."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
         self._messages: SimpleQueue[dict[str, Any]] = SimpleQueue()
         threading.Thread(target=self._receive, name="host", daemon=True).start()
+
+    def link(self) -> ManagerLink:
+        """Return the link to the ledger through the host: each call is a message."""
+        calls = {name: partial(self._call, name) for name in CALLS}
+        return cast(ManagerLink, SimpleNamespace(**calls, **{OF_THE_OBJECT: partial(datetime.now, UTC)}))
 
     def next_message(self) -> dict[str, Any]:
         return self._messages.get()
@@ -52,88 +47,10 @@ class HostLink:
         except OSError:
             end_with_children()
 
-    def begin(self) -> Begun:
-        begun: Begun = self._ask("begin")
-        return begun
-
-    def intent(self) -> ManagerIntent:
-        intent: ManagerIntent = self._ask("intent")
-        return intent
-
-    def enter(self, phase: str, about: str | None = None) -> None:
-        self.tell(_message("enter", phase, about))
-
-    def ended(self, limit: int) -> Sequence[Job]:
-        jobs: Sequence[Job] = self._ask("ended", limit)
-        return jobs
-
-    def react(self, reactions: Sequence[Reaction]) -> None:
-        self._ask("react", list(reactions))
-
-    def running(self) -> Sequence[Job]:
-        jobs: Sequence[Job] = self._ask("running")
-        return jobs
-
-    def jobs(
-        self, state: JobState, *, after: int = 0, limit: int, tags: Collection[str] = (), every_flow: bool = False
-    ) -> Sequence[Job]:
-        jobs: Sequence[Job] = self._ask("jobs", state, after, limit, list(tags), every_flow)
-        return jobs
-
-    def runs(self, chosen: JobFilter) -> Sequence[Job]:
-        jobs: Sequence[Job] = self._ask("runs", chosen)
-        return jobs
-
-    def offer(self, page: Page) -> Offered:
-        offered: Offered = self._ask("offer", page)
-        return offered
-
-    def waiting(self, limit: int, *, after: Waiting | None = None) -> Sequence[Waiting]:
-        items: Sequence[Waiting] = self._ask("waiting", limit, after)
-        return items
-
-    def delay(self, numbers: Collection[int]) -> None:
-        self._ask("delay", list(numbers))
-
-    def start(self, starts: Sequence[Start]) -> Sequence[Job | str | None]:
-        answers: Sequence[Job | str | None] = self._ask("start", list(starts))
-        return answers
-
-    def refuse(self, number: int, attempt: int, problem: str) -> None:
-        self._ask("refuse", number, attempt, problem)
-
-    def stop(self, reasons: Mapping[str, str] | None = None) -> None:
-        self._ask("stop", None if reasons is None else dict(reasons))
-
-    def commit(self, effects: Effects) -> Sequence[int]:
-        numbers: Sequence[int] = self._ask("commit", effects)
-        return numbers
-
-    def find(self, keys: Collection[str]) -> Sequence[Job]:
-        jobs: Sequence[Job] = self._ask("find", list(keys))
-        return jobs
-
-    def counts(self) -> Counts:
-        counts: Counts = self._ask("counts")
-        return counts
-
-    def sleep(self, seconds: float | None, *, for_news: bool = True) -> Wake:
-        wake: Wake = self._ask("sleep", seconds, for_news)
-        return wake
-
-    def wait_for(self, keys: Collection[str], seconds: float) -> Collection[str]:
-        running: Collection[str] = self._ask("wait_for", list(keys), seconds)
-        return running
-
-    def close(self, reason: str, effects: Effects) -> bool:
-        is_closed: bool = self._ask("close", reason, effects)
-        return is_closed
-
-    def now(self) -> datetime:
-        return datetime.now(UTC)
-
-    def _ask(self, name: str, *arguments: Any) -> Any:
-        self.tell(_message(name, *arguments))
+    def _call(self, name: str, *arguments: Any, **named: Any) -> Any:
+        self.tell({"call": name, "arguments": CALLS[name].in_order(*arguments, **named)})
+        if name in WITHOUT_ANSWER:
+            return None
         message = self.next_message()
         if "error" in message:
             raise PermanentError(message["error"])
@@ -145,21 +62,16 @@ class HostLink:
         end_with_children()
 
 
-def _message(name: str, *arguments: Any) -> dict[str, Any]:
-    return {"call": name, "arguments": CALLS[name].arguments.dump_python(arguments, mode="json")}
-
-
 def main() -> NoReturn:
     end_with_parent(signal.SIGKILL)
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")  # the host takes the lines
-    link = HostLink(Channel(socket.socket(fileno=int(sys.argv[1]))))
-    first = link.next_message()
-    link.tell(_brought_on(link, first))
-    link.next_message()  # the host ends the process
+    host = Host(Channel(socket.socket(fileno=int(sys.argv[1]))))
+    host.tell(_brought_on(host.link(), host.next_message()))
+    host.next_message()  # the host ends the process
     end_with_children()
 
 
-def _brought_on(link: HostLink, first: dict[str, Any]) -> dict[str, Any]:
+def _brought_on(link: ManagerLink, first: dict[str, Any]) -> dict[str, Any]:
     """Bring the manager on, and return the message about its end."""
     try:
         modules = load(first["targets"], None if first["folder"] is None else Path(first["folder"]))
