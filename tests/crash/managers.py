@@ -33,14 +33,14 @@ ITEMS, REPEATED = 5, 2
 async def manager(case: Case) -> Started:
     """A generator manager with repeats, a failure that is tried again, a delayed job and a job that a hook adds."""
     case.deaths.arm()
+    statuses = case.site.control.parts.store.manager_doors.statuses
     flow_id = await _pushed(case, Shops)
+    await until(lambda: any(status.counts.delayed for status in statuses(flow_id)))  # before an end lets it start
     await _let_crawls_end(case, flow_id, failing=(FAILING,))
     await until_ended(case, flow_id, FlowState.COMPLETED)
     runs = await _handed_over(case, flow_id)
     assert Counter((_attempt(run), tuple(sorted(run.request.arguments.items()))) for run in runs) == CRAWLS
-    assert case.site.control.parts.store.manager_doors.statuses(flow_id)[0].counts == Counts(
-        completed=ITEMS, repeated=REPEATED
-    )
+    assert statuses(flow_id)[0].counts == Counts(completed=ITEMS, repeated=REPEATED)
     await _assert_reacted_once(case, flow_id, runs)
     return case.begun[0]
 

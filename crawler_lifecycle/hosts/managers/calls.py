@@ -15,7 +15,7 @@ from crawler_lifecycle.model.manager_items import CodeProblem
 
 PROBLEM = TypeAdapter(CodeProblem)
 WITHOUT_ANSWER = frozenset({"enter"})
-OF_THE_OBJECT = "now"  # the object has a clock of its own
+CLOCK = "now"  # the object has a clock of its own
 _SENT_AS: dict[Any, Any] = {Collection: list, Sequence: list, Mapping: dict}
 
 
@@ -40,7 +40,7 @@ def _call(name: str) -> Call:
     method = getattr(ManagerLink, name)
     own = signature(method)
     parameters = [parameter for parameter in own.parameters.values() if parameter.name != "self"]
-    hints = {of: _sent(hint) for of, hint in get_type_hints(method).items()}
+    hints = {key: _sent(hint) for key, hint in get_type_hints(method).items()}
     types = tuple(hints[parameter.name] for parameter in parameters)
     return Call(own.replace(parameters=parameters), TypeAdapter(tuple[types]), TypeAdapter(hints["return"]))  # type: ignore[valid-type]
 
@@ -53,4 +53,4 @@ def _sent(hint: Any) -> Any:
     return _SENT_AS[origin][parts] if origin in _SENT_AS else hint
 
 
-CALLS = {name: _call(name) for name in vars(ManagerLink) if not name.startswith("_") and name != OF_THE_OBJECT}
+CALLS = {name: _call(name) for name in vars(ManagerLink) if not name.startswith("_") and name != CLOCK}

@@ -18,7 +18,7 @@ from typing import Any, NoReturn, cast
 from crawler_lifecycle.errors import NotFound, NotReady, PermanentError
 from crawler_lifecycle.flows.authors.modules import Modules, authors_traceback, load
 from crawler_lifecycle.hosts.children import Channel, end_with_children, end_with_parent
-from crawler_lifecycle.hosts.managers.calls import CALLS, OF_THE_OBJECT, PROBLEM, WITHOUT_ANSWER
+from crawler_lifecycle.hosts.managers.calls import CALLS, CLOCK, PROBLEM, WITHOUT_ANSWER
 from crawler_lifecycle.managers.authors.arguments import BadArguments
 from crawler_lifecycle.managers.authors.driving import drive
 from crawler_lifecycle.managers.authors.link import AuthorsFailure, ManagerLink
@@ -36,7 +36,7 @@ class Host:
     def link(self) -> ManagerLink:
         """Return the link to the ledger through the host: each call is a message."""
         calls = {name: partial(self._call, name) for name in CALLS}
-        return cast(ManagerLink, SimpleNamespace(**calls, **{OF_THE_OBJECT: partial(datetime.now, UTC)}))
+        return cast(ManagerLink, SimpleNamespace(**calls, **{CLOCK: partial(datetime.now, UTC)}))
 
     def next_message(self) -> dict[str, Any]:
         return self._messages.get()
