@@ -62,5 +62,5 @@ def test_a_drawing_has_the_digest_of_its_source() -> None:
     """After a change of a source: `python docs/generate_diagrams.py`, with Graphviz."""
     digest = generator("diagrams")["digest"]
     sources = list((DOCS / "diagrams").glob("*.dot"))
-    assert len(sources) == 4
+    assert len(sources) == 5
     assert [path.name for path in sources if not path.with_suffix(".svg").read_text().startswith(digest(path))] == []
