@@ -118,6 +118,7 @@ manager_attempts = sa.Table(
     sa.PrimaryKeyConstraint("flow", "manager", "number", "attempt", name="pk_manager_attempts"),
     sa.UniqueConstraint("flow", "member", "attempt", name="uq_manager_attempts_member"),
     sa.Index("ix_manager_attempts_open", "flow", "manager", "reacted_at", "ended_at", "number"),
+    sa.Index("ix_manager_attempts_outcome", "flow", "manager", "outcome", "number"),  # for lists
     **TABLE_OPTIONS,
 )
 # refused items that count as failures: a manager that closed as finished has skipped them, or its own filter has

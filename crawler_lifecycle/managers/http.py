@@ -139,9 +139,11 @@ def list_items(
     after: Annotated[int, Query(ge=0, le=1 << 31, description="only items after this number")] = 0,
     limit: Annotated[int, Query(ge=1, le=1000, description="largest number in the answer")] = 100,
 ) -> ItemPage:
-    """Return the items of a crawl manager by number, each with its last attempt."""
-    page = api.control.flows.items(flow, chosen, after=after, limit=limit + 1)
-    return ItemPage(items=list(page[:limit]), next=page[limit - 1].number if len(page) > limit else None)
+    """Return the items of a crawl manager by number, each with its last attempt. A page may be short, even empty, and
+    have a next page: the API reads at most 800 items for an answer.
+    """
+    page = api.control.flows.search_items(flow, chosen, after=after, limit=limit)
+    return ItemPage(items=page.items, next=page.rest)
 
 
 @router.get(

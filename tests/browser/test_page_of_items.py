@@ -4,6 +4,7 @@ import pytest
 
 from crawler_lifecycle.flows.model.definition import MemberDefinition, Need, StepWork
 from crawler_lifecycle.flows.model.turns import FILTERED_PROBLEM
+from crawler_lifecycle.managers.store import finding
 from crawler_lifecycle.model.manager_items import CodeProblem, Item, Verdict
 from crawler_lifecycle.model.states import RunStatus
 from tests.browser.chromium import Page
@@ -147,3 +148,15 @@ async def test_a_paused_manager_shows_its_traceback_and_goes_on(page: Page, shel
     await page.click(".ledger button", "Resume")
     await page.until("!document.querySelector('main').innerText.includes('KeyError')")
     assert flow.managers.problem(flow.mine) is None
+
+
+async def test_items_are_searched_page_after_page(page: Page, shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(finding, "MOST_READ", 3)
+    flow = forty(shelf, "shops/search")
+    rare = item("rare")
+    assert rare.request is not None
+    flow.commit(rare.model_copy(update={"request": rare.request.model_copy(update={"tags": ["rare"]})}), call="rare")
+    await page.evaluate("location.hash = '#/flows/shops%2Fsearch?tag=rare'")
+    await page.until_text("None so far: look at the next page.")
+    await page.click(".pager button", "Next")
+    await page.until(f"{ITEMS} === '41'")

@@ -124,7 +124,9 @@ FROM seq_1_to_{items}
 ITEM_ATTEMPTS = """
 INSERT INTO manager_attempts (flow, manager, number, attempt, member, generation, tries, override, request, began_at,
     ended_at, outcome, is_failed, reacted_at)
-SELECT flow, manager, number, 1, number, 1, 1, '{{}}', '{{"crawler": "c"}}', :now, :now, 'finished', 0, :now
+SELECT flow, manager, number, 1, number, 1, 1, '{{}}',
+    IF(number % {rare} = 0, '{{"crawler": "c", "tags": ["rare"]}}', '{{"crawler": "c", "tags": ["night"]}}'),
+    :now, :now, IF(number % {rare} = 7, 'banned', 'finished'), 0, :now
 FROM manager_items WHERE flow = {flow} AND manager = {manager} AND number <= {begun}
 """
 OF_RUNS = (HISTORIES, TASK_HISTORIES, LINES, LABELS, TAGS)

@@ -36,7 +36,7 @@ from tests.kit.data.databases import (
     running_mariadb,
 )
 from tests.kit.data.managers import Managed, managed
-from tests.large.filling import CRAWLERS, NEVER, OPEN, YEARS, fill, fill_manager
+from tests.large.filling import CRAWLERS, NEVER, OPEN, RARE, YEARS, fill, fill_manager
 from tests.large.filters import CASES, PAGE
 
 pytestmark = [pytest.mark.large, pytest.mark.timeout(1800)]  # to fill the database takes minutes
@@ -45,6 +45,7 @@ ITEMS = 100_000  # of a manager
 RUNS = int(os.environ.get("RUNS", "500000"))
 MOST_ROWS = 5_000
 LARGEST_PAGE = 500  # of the API
+MOST_ITEMS = 1_000  # in a page of the API
 NOW = datetime.now(UTC)
 DAY = timedelta(days=1)
 EVER = NOW - YEARS * 366 * DAY
@@ -264,14 +265,30 @@ def shop(database: Database) -> Managed:
     return flow
 
 
+STATES: tuple[dict[str, Any], ...] = ({}, *({"states": (state,)} for state in ItemState), {"states": tuple(ItemState)})
+OUTCOMES: tuple[dict[str, Any], ...] = ({}, *({"outcome": word} for word in ("finished", "banned", NEVER)))
+WORDS: tuple[dict[str, Any], ...] = ({}, *({"tag": word} for word in ("night", "rare", NEVER)))
+
+
 @pytest.mark.parametrize("chosen", [
-    {}, {"numbers": (7, ITEMS // 2, ITEMS)}, *({"states": (state,)} for state in ItemState),
-    {"outcome": "finished"}, {"states": (ItemState.FAILED, ItemState.CANCELLED)},
+    {"numbers": (7, ITEMS // 2, ITEMS)}, {"states": (ItemState.FAILED, ItemState.CANCELLED)},
+    *(states | outcomes | words for states in STATES for outcomes in OUTCOMES for words in WORDS),
 ], ids=str)  # fmt: skip
 def test_items(store: SqlStore, shop: Managed, reads: Reads, chosen: dict[str, Any]) -> None:
     for after in (0, ITEMS // 3):
-        items = partial(store.manager_doors.items, shop.id, ItemFilter(**chosen), after=after, limit=LARGEST_PAGE)
-        reads.bounded(items)
+        items = partial(store.manager_doors.search_items, shop.id, ItemFilter(**chosen), after=after, limit=MOST_ITEMS)
+        page = reads.bounded(items)
+        assert page.rest is None or page.rest > after
+
+
+@pytest.mark.parametrize(
+    "chosen", [{"outcome": "banned"}, {"outcome": NEVER}, {"states": (ItemState.FAILED,)}], ids=str
+)
+def test_items_that_an_index_finds_are_one_page(
+    store: SqlStore, shop: Managed, reads: Reads, chosen: dict[str, Any]
+) -> None:
+    page = reads.bounded(partial(store.manager_doors.search_items, shop.id, ItemFilter(**chosen), limit=MOST_ITEMS))
+    assert (page.rest, len(page.items)) == (None, 0 if NEVER in chosen.values() else ITEMS // RARE)
 
 
 def test_managers(store: SqlStore, shop: Managed, reads: Reads) -> None:

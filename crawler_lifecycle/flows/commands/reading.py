@@ -32,7 +32,7 @@ from crawler_lifecycle.flows.model.manager_records import ItemAttempt, ItemRecor
 from crawler_lifecycle.flows.model.records import FlowStatus, FlowSummary, MemberRecord, Why
 from crawler_lifecycle.flows.model.requests import ALL_ITEMS, ItemFilter
 from crawler_lifecycle.flows.model.values import decode
-from crawler_lifecycle.flows.ports.ledger import FlowStore, ManagerDoors
+from crawler_lifecycle.flows.ports.ledger import FlowStore, FoundItems, ManagerDoors
 from crawler_lifecycle.flows.ports.records import AttemptRecord, FlowLine, FlowNews, FlowRecords, KeptFlow, Part
 from crawler_lifecycle.flows.rules.contexts import dependencies, merged_context, recorded
 from crawler_lifecycle.flows.rules.interventions import no_job, selected
@@ -194,8 +194,12 @@ class FlowReader:
         """Return the flow's crawl managers with their numbers; an empty list for a flow without a manager."""
         return self._managers.statuses(flow)
 
+    def search_items(self, flow: str, chosen: ItemFilter = ALL_ITEMS, *, after: int = 0, limit: int) -> FoundItems:
+        """Return a page with a crawl manager's items, by number. The page may be short although more items fit."""
+        return self._managers.search_items(flow, chosen, after=after, limit=limit)
+
     def items(self, flow: str, chosen: ItemFilter = ALL_ITEMS, *, after: int = 0, limit: int) -> Sequence[ItemRecord]:
-        """Return a page with a crawl manager's items, by number. `after`: the last number on the previous page."""
+        """Return a crawl manager's first items after a number, up to the limit."""
         return self._managers.items(flow, chosen, after=after, limit=limit)
 
     def why_item(self, flow: str, number: int, manager: str | None = None) -> Why:

@@ -186,6 +186,14 @@ class FlowEnds(Protocol):
         """
 
 
+@dataclass(frozen=True, slots=True)
+class FoundItems:
+    """A page of items, by number."""
+
+    items: list[ItemRecord]
+    rest: int | None  # further items may have higher numbers; None: there are none
+
+
 class ManagerDoors(Protocol):
     """Requests for managers' items, and readings of the items. `flow` is the flow's id.
 
@@ -200,8 +208,11 @@ class ManagerDoors(Protocol):
 
     def cancel_items(self, flow: str, request: CancelItems) -> DoorAnswer: ...
 
+    def search_items(self, flow: str, chosen: ItemFilter = ALL_ITEMS, *, after: int = 0, limit: int) -> FoundItems:
+        """Return a page that may have fewer items than the limit although more items fit, after a number."""
+
     def items(self, flow: str, chosen: ItemFilter = ALL_ITEMS, *, after: int = 0, limit: int) -> list[ItemRecord]:
-        """Return a page with items, by number. `after`: the last number on the previous page."""
+        """Return a page that has fewer items than the limit only if no more items fit."""
 
     def statuses(self, flow: str) -> list[ManagerStatus]:
         """Return the flow's managers in their order; an empty list for a flow without a manager."""

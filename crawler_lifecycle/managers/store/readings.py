@@ -20,20 +20,20 @@ from crawler_lifecycle.flows.model.manager_records import (
     OutputLine,
 )
 from crawler_lifecycle.flows.model.requests import ALL_ITEMS, ItemFilter
-from crawler_lifecycle.flows.model.turns import BREAKERS, FILTERED_PROBLEM, HELD, OURS
+from crawler_lifecycle.flows.model.turns import BREAKERS, HELD, OURS
+from crawler_lifecycle.flows.ports.ledger import FoundItems
 from crawler_lifecycle.flows.rules.managers import changed_arguments
 from crawler_lifecycle.flows.store.door import OnDoors, uid_of
 from crawler_lifecycle.flows.store.rows import members
-from crawler_lifecycle.managers.store.ends import ends_in_flows, has_state, shown_state
+from crawler_lifecycle.managers.store.ends import ends_in_flows
+from crawler_lifecycle.managers.store.finding import ItemChoice
 from crawler_lifecycle.managers.store.life import counts_of
-from crawler_lifecycle.managers.store.lists import IS_LAST_ATTEMPT
 from crawler_lifecycle.managers.store.locks import COLUMNS, OF_MANAGER, THIS_MANAGER
-from crawler_lifecycle.managers.store.rows import ADDED, DELAYED, GENERATED, NOT_STARTED, NOT_TRIED_AGAIN
 from crawler_lifecycle.model.flow_states import MemberState
 from crawler_lifecycle.model.manager_items import ItemState, Verdict
 from crawler_lifecycle.model.outcome_words import FINISHED
 
-items = manager_items.c
+items, attempts = manager_items.c, manager_attempts.c
 FORM = f'"form":"{CallForm.MANAGER}"'
 OF_A_MANAGER: Select[Any] = (
     select(members.number, members.path, members.definition, members.state, members.attempt)
@@ -55,26 +55,6 @@ SUMS = (
     )
     .join_from(managers, flows, flows.c.id == managers.c.flow)
     .group_by(flows.c.uid)
-)
-OF_STATE = (
-    select(items.number)
-    .with_hint(manager_items, "FORCE INDEX (ix_manager_items_state)", "mysql")
-    .where(*OF_MANAGER, items.state == bindparam("of_state"), items.place == bindparam("of_place"))
-    .where(items.number > bindparam("after"))
-    .order_by(items.number)
-)
-PLACES = (DELAYED, ADDED, GENERATED)
-attempts = manager_attempts.c
-ROWS_FOR_A_FILTER = 1000
-RECORDS = (
-    select(
-        manager_items,
-        *(attempts.outcome, attempts.run_id, attempts.began_at, attempts.ended_at),
-        *(attempts.is_failed, attempts.reacted_at),
-        attempts.request.label("last_request"),
-    )
-    .join_from(manager_items, manager_attempts, IS_LAST_ATTEMPT, isouter=True)
-    .order_by(items.number)
 )
 
 
@@ -146,35 +126,29 @@ class ManagerReadings(ManagerStatuses):
     """The readings of items in `flows.ports.ledger.ManagerDoors`."""
 
     @reading
+    def search_items(
+        self, connection: Connection, flow: str, chosen: ItemFilter = ALL_ITEMS, *, after: int = 0, limit: int
+    ) -> FoundItems:
+        return self._choice(connection, flow, chosen).page(after, limit)
+
+    @reading
     def items(
         self, connection: Connection, flow: str, chosen: ItemFilter = ALL_ITEMS, *, after: int = 0, limit: int
     ) -> list[ItemRecord]:
+        choice = self._choice(connection, flow, chosen)
+        records: list[ItemRecord] = []
+        rest: int | None = after
+        while rest is not None and len(records) < limit:
+            page = choice.page(rest, limit - len(records))
+            records += page.items
+            rest = page.rest
+        return records
+
+    def _choice(self, connection: Connection, flow: str, chosen: ItemFilter) -> ItemChoice:
         flow_number = self.number(connection, uid_of(connection, flow))
         of_manager = member_of(connection, flow_number, chosen.manager).number
-        query = RECORDS.where(items.flow == flow_number, items.manager == of_manager)
-        closed_at = select(managers.c.closed_at).filter_by(flow=flow_number, manager=of_manager)
-        is_closed = connection.scalar(closed_at) is not None
-        if chosen.states:
-            query = query.where(has_state(chosen.states, is_closed=is_closed))
-            if (chosen.outcome, chosen.tag, chosen.numbers) == (None, None, None):
-                # in a closed manager, the end of a late item's run decides on the state
-                states = {*chosen.states, *([ItemState.RUNNING] if is_closed else [])}
-                of_manager_key = {"of_flow": flow_number, "of_manager": of_manager}
-                return _in_states(connection, query, of_manager_key, states, after, limit, is_closed=is_closed)
-        if chosen.outcome is not None:
-            query = query.where(attempts.outcome == chosen.outcome)
-        if chosen.numbers is not None:
-            query = query.where(items.number.in_(chosen.numbers))
-        records: list[ItemRecord] = []
-        while len(records) < limit:
-            size = limit if chosen.tag is None else ROWS_FOR_A_FILTER
-            rows = connection.execute(query.where(items.number > after).limit(size)).all()
-            shown = [row for row in rows if chosen.tag is None or _has(row, chosen.tag)]
-            records += [_record(row, shown_state(row, is_closed=is_closed)) for row in shown]
-            if len(rows) < size:
-                break
-            after = rows[-1].number
-        return records[:limit]
+        closed_at = connection.scalar(select(managers.c.closed_at).filter_by(flow=flow_number, manager=of_manager))
+        return ItemChoice(connection, flow_number, of_manager, chosen, is_closed=closed_at is not None)
 
     @reading
     def item_attempts(
@@ -229,41 +203,6 @@ def _held(state: Mapping[str, Any], now: datetime) -> dict[str, datetime]:
     return {key: until for key, until in sorted(pauses.items()) if until > now}
 
 
-def _in_states(
-    connection: Connection,
-    query: Select[Any],
-    key: Mapping[str, int],
-    states: Collection[ItemState],
-    after: int,
-    limit: int,
-    *,
-    is_closed: bool,
-) -> list[ItemRecord]:
-    """Return a page of items in these states, whose numbers an index has in order for each place."""
-    records = list[ItemRecord]()
-    while len(records) < limit:
-        numbers = sorted(
-            number
-            for state in states
-            for place in PLACES
-            for number in connection.scalars(
-                OF_STATE.limit(limit), {**key, "of_state": state, "of_place": place, "after": after}
-            )
-        )[:limit]
-        rows = connection.execute(query.where(items.number.in_(numbers)))
-        records += [_record(row, shown_state(row, is_closed=is_closed)) for row in rows]
-        if len(numbers) < limit:
-            break
-        after = numbers[-1]
-    return records[:limit]
-
-
-def _has(row: Row[Any], tag: str) -> bool:
-    """Return whether the item's last request has the tag or the label."""
-    request = row.last_request or row.request
-    return request is not None and tag in (*request.tags, *request.labels)
-
-
 def _attempt(row: Row[Any], before: Row[Any] | None) -> ItemAttempt:
     """Return the attempt. `before`: the attempt before."""
     return ItemAttempt(
@@ -277,30 +216,4 @@ def _attempt(row: Row[Any], before: Row[Any] | None) -> ItemAttempt:
         started_at=row.began_at,
         ended_at=row.ended_at,
         changed={} if before is None else changed_arguments(before.request.arguments, row.request.arguments),
-    )
-
-
-def _record(row: Row[Any], state: ItemState) -> ItemRecord:
-    last = row.request and (row.last_request or row.request)
-    next_or_last = row.request if state is ItemState.WAITING else last
-    return ItemRecord(
-        number=row.number,
-        state=state,
-        origin=row.origin,
-        is_delayed=row.place == DELAYED and row.state is ItemState.WAITING,
-        due=row.due,
-        crawler=None if row.request is None else row.request.crawler,
-        override=row.override,
-        arguments=next_or_last and next_or_last.arguments,
-        tags=last.tags if last else (),
-        labels=last.labels if last else (),
-        generation=row.generation,
-        attempt=row.attempt,
-        tries=row.tries,
-        problem=NOT_TRIED_AGAIN if row.attempt and row.problem == NOT_STARTED else row.problem,
-        is_filtered=row.problem == FILTERED_PROBLEM,
-        outcome=row.outcome,
-        run_id=row.run_id,
-        started_at=row.began_at,
-        ended_at=row.ended_at,
     )

@@ -8,6 +8,7 @@ const BAD = ["failed", "cancelled", "refused"];
 export const ENDED = ["completed", ...BAD];
 export const ITEM_STATES = ["waiting", "running", ...ENDED];
 const PAGE = 100;
+const MOST_TURNS = 10; // pages without an item in a row, each of which the API has read for
 const CANCELLED = "What is cancelled is never crawled, unless somebody retries it.";
 
 export function makeItems({ path, place, keep, act, send, signal }) {
@@ -47,8 +48,12 @@ export function makeItems({ path, place, keep, act, send, signal }) {
       if (!manager) return { items: [] };
       draw(managers);
       const { item: state, outcome, tag } = Object.fromEntries(place);
-      const { items, next } = await get(addressOf(`${path}/items`, { manager: manager.path, limit: PAGE, after, state, outcome, tag }), signal);
-      return { items: items.map((item) => ({ key: item.number, ...item })), next };
+      let found = [];
+      let next = after;
+      for (let turn = 0; turn === 0 || (turn < MOST_TURNS && next && !found.length); turn++) {
+        ({ items: found, next } = await get(addressOf(`${path}/items`, { manager: manager.path, limit: PAGE, after: next, state, outcome, tag }), signal));
+      }
+      return { items: found.map((item) => ({ key: item.number, ...item })), next };
     },
   });
 
