@@ -132,7 +132,8 @@ histories = sa.Table(
     sa.Index("ix_histories_created", "created_at"),
     sa.Index("ix_histories_changed", "changed_at"),
     sa.Index("ix_histories_export", "export_state", "id"),
-    sa.Index("ix_histories_held", "held_by", "priority", "id"),
+    # the line of queued runs, without the rows
+    sa.Index("ix_histories_held", "held_by", "admitted_at", "intent", "status", "installation", "priority"),
     sa.Index("ix_histories_waiting", "waiting_cause", "waiting_since", "id"),  # runs without room
     # the sums of use, without the rows
     sa.Index(
