@@ -11,7 +11,7 @@ import pytest
 
 from tests.kit.data.databases import missing
 
-COMMIT = "fae377babdaa1c31fac88d813afb52f206216381"
+COMMIT = "c1aad2b0dd50db433d2a10e709932b30f18e4390"
 HERE = Path(__file__).parents[2]
 NEEDED = ("crawler_lifecycle", "workers")
 
