@@ -81,11 +81,15 @@ class StepLedger(Protocol):
         begins again. Without a lease, a host gets a TemporaryError.
 
         Attempts with the token already, such as after a lost answer, are the host's. Isolated steps, and attempts
-        with an earlier begin, are only named in `apart`. `in_process`: their process is ready.
+        with an earlier begin, are only named in `apart`. `in_process`: their process is ready. An attempt that people
+        have stopped gets its end instead of a begin; a manager begins, and stops its crawls.
         """
 
-    def withdraw(self, token: str, attempts: Collection[AttemptKey]) -> None:
-        """Delete the token's begins without an end: another host begins the attempts as if for the first time."""
+    def withdraw(self, token: str, attempts: Collection[AttemptKey], *, are_deaths: bool = False) -> None:
+        """Delete the token's begins without an end: another host begins the attempts as if for the first time.
+
+        `are_deaths`: the functions were called, so the begins only lose their token, and count as deaths.
+        """
 
     def renew(self, token: str, lasts: timedelta, held: Collection[AttemptKey] = ()) -> Mapping[AttemptKey, bool]:
         """Make or renew the host's lease. Return the attempts still with the host, and whether to stop them.

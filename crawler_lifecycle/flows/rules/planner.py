@@ -203,7 +203,7 @@ class Planner:
         elif was_in_flight and not row.in_flight:
             self._in_flight.discard(row.number)
             self.turns.release(row)
-        if row.in_flight and row.terminate and row.state is not MemberState.EXECUTING:
+        if row.must_stop:
             self._to_stop.add(row.number)
         else:
             self._to_stop.discard(row.number)

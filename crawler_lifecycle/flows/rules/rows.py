@@ -97,6 +97,11 @@ class MemberRow(NamedTuple):
     def is_cancelled_by_dependency(self) -> bool:
         return self.state is MemberState.CANCELLED and is_by_dependency(self.reason)
 
+    @property
+    def must_stop(self) -> bool:
+        """Whether people have asked the attempt under way to end."""
+        return self.in_flight and self.terminate and self.state is not MemberState.EXECUTING
+
     def scheduled_at(self, attempt: int) -> datetime | None:
         """Return the time from which the attempt may start: the author's, or the end of its pause or needs.
 

@@ -4,8 +4,9 @@ A step that begins for a crawl's task also gets the run in which the task succee
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Any, TypeVar
 
@@ -23,6 +24,7 @@ from crawler_lifecycle.flows.rules.ends import AttemptEnd
 from crawler_lifecycle.flows.rules.messages import AttemptRef, FlowRef
 from crawler_lifecycle.flows.rules.requesting import arguments_of_attempt, task_item, task_of
 from crawler_lifecycle.flows.rules.rows import MemberRow, Target
+from crawler_lifecycle.flows.rules.words import BY_REQUEST
 from crawler_lifecycle.flows.store.locks import SHARED, OnFlows, fence, has_lost_acts, without_index
 from crawler_lifecycle.flows.store.reading import are_on_record, ends_of
 from crawler_lifecycle.flows.store.rows import groups, members
@@ -65,9 +67,13 @@ WITHDRAW = delete(attempt_begins).where(
     *OF_ATTEMPT, begins.number == bindparam("of_number"), begins.token == bindparam("of_token")
 )
 # a host that had lost the attempt with its lease may live again, and would hold the attempt
-VOID = update(attempt_begins).where(*OF_ATTEMPT, begins.number < bindparam("of_number")).values(token="")
-WISHES = select(members.number, members.attempt, members.state, members.in_flight, members.terminate).where(
-    members.flow == bindparam("of_flow"), members.number.in_(NUMBERS)
+VOID = update(attempt_begins).where(*OF_ATTEMPT, begins.number <= bindparam("of_number")).values(token="")
+STOPS = select(members.number, members.attempt).where(
+    members.flow == bindparam("of_flow"),
+    members.number.in_(NUMBERS),
+    members.in_flight,
+    members.terminate,
+    members.state != MemberState.EXECUTING,
 )
 GRAFTERS = select(groups.grower).where(
     groups.flow == bindparam("of_flow"), groups.grower.in_(NUMBERS), groups.growth == GroupGrowth.GRAFT
@@ -80,10 +86,12 @@ ERRORS = (
 CAUSE = update(flow_members).where(
     members.flow == bindparam("of_flow"), members.number.in_(NUMBERS), without_index(members.state).in_(UNSTARTED)
 )
-LIVE = select(step_leases.c.token).where(
-    step_leases.c.token.in_(bindparam("tokens", expanding=True)), step_leases.c.expires_at > bindparam("now")
+LEASES = select(step_leases.c.token, step_leases.c.expires_at).where(
+    step_leases.c.token.in_(bindparam("tokens", expanding=True))
 )
+LOCKED_LEASES = LEASES.with_for_update(read=True)
 LEASE = update(step_leases).where(step_leases.c.token == bindparam("of_token"))
+MOST_CONFLICTS = 10  # with inserts by other hosts
 FORGOTTEN = timedelta(days=1)  # then the lease of a dead host is deleted
 Begins = Mapping[tuple[int, int], Row[Any]]  # last begins by member and attempt
 
@@ -145,7 +153,7 @@ class StepBegins(OnFlows):
         known = _last_begins(tx, head.id, map(_key, starts))
         stored = ends_of(tx, head.id, {(start.number, start.attempt) for start in starts})
         unended = sorted((start for start in starts if _key(start) not in stored), key=lambda start: start.number)
-        live = set(tx.scalars(LIVE, {"tokens": sorted({token, *(row.token for row in known.values())}), "now": now}))
+        live = _live(tx, {token, *(known[_key(start)].token for start in unended if _key(start) in known)}, now)
         if token not in live:
             raise TemporaryError("the host's lease is over, and not renewed yet")
         new = [start for start in unended if not _is_under_way(start, known, works)]
@@ -159,7 +167,12 @@ class StepBegins(OnFlows):
             if start.number not in works
             or (start in new and (not is_due or has_lost or not fits(works[start.number].row, start)))
         ]
-        free = [start for start in unended if start.number not in stale and not _is_held(start, known, live, token)]
+        held = [start.number for start in unended if start.number not in stale and _is_held(start, known, live, token)]
+        free = [start for start in unended if start.number not in (*stale, *held)]
+        stopped = [_stopped(start, now) for start in free if _is_stopped(start, works[start.number])]
+        if stopped:
+            tx.execute(insert(attempt_ends), [end_values(head.id, end) for end in stopped])
+            free = [start for start in free if not _is_stopped(start, works[start.number])]
         former = _former_arguments(tx, head.id, free, works)
         begun = [_begin_of(start, works[start.number], known, former, token) for start in free]
         apart = [] if in_process else [begin.start.number for begin in begun if _needs_process(begin)]
@@ -172,14 +185,16 @@ class StepBegins(OnFlows):
         return StepsBegun(
             mine=with_items(tx, head.uid, steps, {number: work.row for number, work in works.items()}),
             apart=apart,
-            held=[start.number for start in unended if start not in free and start.number not in stale],
-            ended=list(stored.values()),
+            held=held,
+            ended=[*stored.values(), *stopped],
             stale=stale,
             has_lost=has_lost,
         )
 
     @transaction
-    def withdraw(self, tx: Connection, token: str, attempts: Collection[AttemptKey]) -> None:
+    def withdraw(
+        self, tx: Connection, token: str, attempts: Collection[AttemptKey], *, are_deaths: bool = False
+    ) -> None:
         for flow, keys in self._by_flow(tx, sorted(attempts)):
             ended = ends_of(tx, flow, {key[1:] for key in keys})
             last = _last_begins(tx, flow, (key[1:] for key in keys))
@@ -187,9 +202,10 @@ class StepBegins(OnFlows):
                 begun = last.get((member, attempt))
                 if (member, attempt) not in ended and begun is not None and begun.token == token:
                     key = {"of_flow": flow, "of_member": member, "of_attempt": attempt}
-                    withdrawn = tx.execute(WITHDRAW, {**key, "of_number": begun.number, "of_token": token})
-                    if withdrawn.rowcount and begun.number > 1:
-                        tx.execute(VOID, {**key, "of_number": begun.number})
+                    this_try = {**key, "of_number": begun.number, "of_token": token}
+                    kept = begun.number if are_deaths else begun.number - 1
+                    if (are_deaths or tx.execute(WITHDRAW, this_try).rowcount) and kept:
+                        tx.execute(VOID, {**key, "of_number": kept})
 
     @transaction
     def renew(
@@ -206,8 +222,7 @@ class StepBegins(OnFlows):
             stopped = {
                 (row.number, row.attempt)
                 for page in pages(numbers)
-                for row in tx.execute(WISHES, {"of_flow": flow, "numbers": page})
-                if row.in_flight and row.terminate and row.state is not MemberState.EXECUTING
+                for row in tx.execute(STOPS, {"of_flow": flow, "numbers": page})
             }
             mine |= {key: key[1:] in stopped for key in keys if (row := last.get(key[1:])) and row.token == token}
         return mine
@@ -247,11 +262,20 @@ class StepBegins(OnFlows):
 
 
 def _again_after_conflict(insert_rows: Callable[[], T]) -> T:
-    """Insert rows, and once more if another host was first at the same moment."""
-    try:
-        return insert_rows()
-    except Conflict:
-        return insert_rows()
+    """Insert rows, and again whenever another host was first at the same moment."""
+    for _ in range(MOST_CONFLICTS):
+        with suppress(Conflict):
+            return insert_rows()
+    raise TemporaryError("other hosts insert the same begins or ends")
+
+
+def _live(tx: Connection, tokens: Collection[str], now: datetime) -> set[str]:
+    """Return the tokens with a lease. A lease that is over stays over until the transaction ends."""
+    live: set[str] = set()
+    for query in (LEASES, LOCKED_LEASES):
+        if rest := sorted({*tokens} - live):
+            live |= {row.token for row in tx.execute(query, {"tokens": rest}) if row.expires_at > now}
+    return live
 
 
 def _key(start: AttemptRef) -> tuple[int, int]:
@@ -294,6 +318,16 @@ def _is_under_way(start: AttemptRef, known: Begins, works: Mapping[int, Work]) -
 def _is_held(start: AttemptRef, known: Begins, live: Collection[str], token: str) -> bool:
     last = known.get(_key(start))
     return last is not None and last.token != token and last.token in live
+
+
+def _is_stopped(start: AttemptRef, work: Work) -> bool:
+    """Return whether people have stopped the attempt. A manager begins all the same, since it stops its crawls."""
+    is_manager = isinstance(work.definition.work, StepWork) and work.definition.work.form is CallForm.MANAGER
+    return work.row.must_stop and work.row.attempt == start.attempt and not is_manager
+
+
+def _stopped(start: AttemptRef, now: datetime) -> AttemptEnd:
+    return AttemptEnd(start.number, start.attempt, EndKind.CANCELLED, now, reason=BY_REQUEST)
 
 
 def _begin_of(start: AttemptRef, work: Work, known: Begins, former: Mapping[int, JsonValue], token: str) -> _Begin:

@@ -1,17 +1,18 @@
 """Begins of steps' attempts by hosts, and the ends of these attempts."""
 
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from threading import Barrier
+from typing import Any
 
 import pytest
-from sqlalchemy import delete, select
+from sqlalchemy import delete, select, update
 
 from crawler_lifecycle.assembly.store import SqlStore
 from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.database.flow_schema import attempt_begins, attempt_ends, flow_members, step_leases
-from crawler_lifecycle.errors import NotFound, TemporaryError
+from crawler_lifecycle.errors import Conflict, NotFound, TemporaryError
 from crawler_lifecycle.flows import Workflow
 from crawler_lifecycle.flows.ports.steps import StepEnd
 from crawler_lifecycle.flows.rules.ends import AttemptEnd
@@ -90,6 +91,69 @@ def test_only_own_begins_without_an_end_are_withdrawn(flow: Flow) -> None:
     ledger.withdraw("host", [(flow.uid, 0, 1)])
     assert flow.states["a"] == "available"
     assert attempts_of(flow) == []
+
+
+def test_a_begin_whose_function_was_called_stays_as_a_death(flow: Flow) -> None:
+    ref, ledger = flow.start("a"), flow.store.step_ledger
+    for deaths in (0, 1):
+        (step,) = flow.begin_steps(ref).mine
+        assert step.deaths == deaths
+        ledger.withdraw("other", [(flow.uid, 0, 1)], are_deaths=True)
+        assert flow.begin_steps(ref, token="other").held == [0]
+        ledger.withdraw("host", [(flow.uid, 0, 1)], are_deaths=True)
+        assert ledger.renew("host", MINUTE, [(flow.uid, 0, 1)]) == {}
+    (step,) = flow.begin_steps(ref, token="other").mine
+    assert step.deaths == 2
+    flow.end(ref, token="other")
+    ledger.withdraw("other", [(flow.uid, 0, 1)], are_deaths=True)
+    assert attempts_of(flow) == [(1, 2, "host of other")]
+
+
+def test_a_begin_waits_for_a_renewal_of_the_former_host(database: Database, flow: Flow) -> None:
+    ref = flow.start("a")
+    flow.begin_steps(ref, lasts=EXPIRED)
+    flow.store.step_ledger.renew("other", MINUTE)
+    former, lasts = step_leases.c.token == "host", datetime.now(UTC) + MINUTE
+    with ThreadPoolExecutor(1) as pool, database.transaction() as tx:
+        tx.execute(update(step_leases).where(former).values(expires_at=lasts))
+        begun = pool.submit(flow.store.step_ledger.begin, flow.flow, 0, [ref], "other", "host of other")
+        wait([begun], timeout=0.5)  # without a lock, the answer comes now
+    assert begun.result().held == [0]
+
+
+def test_rows_are_inserted_although_other_hosts_were_first_again_and_again(
+    flow: Flow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger, ref = flow.store.step_ledger, flow.start("a")
+
+    def insert_late(method: Any) -> Any:
+        conflicts = [Conflict("the database refuses a row")] * 3
+        return lambda *given, **named: _raise(conflicts.pop()) if conflicts else method(*given, **named)
+
+    for name in ("_begin", "_end"):
+        monkeypatch.setattr(ledger, name, insert_late(getattr(ledger, name)))
+    assert flow.begin_steps(ref).mine
+    assert flow.end(ref)
+
+
+def _raise(error: Exception) -> Any:
+    raise error
+
+
+@pytest.mark.parametrize("is_noted", [False, True])
+def test_an_attempt_that_people_stopped_does_not_begin_again(flow: Flow, *, is_noted: bool) -> None:
+    """Its host died, and a dead host cannot stop it."""
+    ref = flow.start("a")
+    flow.begin_steps(ref, lasts=EXPIRED)
+    if is_noted:
+        flow.act()
+    flow.cancel("a")
+    begun = flow.begin_steps(ref, token="other", in_process=False)
+    assert (begun.mine, begun.apart, begun.held) == ([], [], [])
+    assert [(end.number, end.kind, end.reason) for end in begun.ended] == [(0, CANCELLED, "cancel_requested")]
+    assert flow.begin_steps(ref).ended == begun.ended
+    assert attempts_of(flow) == [(1, 0, "host of host")]
+    assert (flow.row("a").state, flow.row("a").in_flight) == (MemberState.CANCELLED, False)
 
 
 def test_a_late_withdrawal_leaves_the_begin_of_another_host(flow: Flow) -> None:
