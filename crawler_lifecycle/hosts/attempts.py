@@ -180,26 +180,23 @@ class Attempts:
         """
         step, deaths = execution.step, execution.step.deaths
         ended: Ended | None = _died(deaths)
-        while deaths < MOST_DEATHS:
-            running = self.functions.start_in(process, step, function, execution.link)
-            ended = await execution.ended(running, self._limit(step))
-            if ended is None or ended.outcome != PROCESS_DIED or not process.is_ready or work_of(step).isolate:
-                break
-            deaths += 1
-            ended = _died(deaths)
-            if deaths < MOST_DEATHS:
-                process = await self.ready_process()
-                await execution.take_slot()
-        process.close()
+        try:
+            while deaths < MOST_DEATHS:
+                if execution.is_gone or execution.link.is_cancelled:
+                    ended = None if execution.is_gone else STOPPED
+                    break
+                running = self.functions.start_in(process, step, function, execution.link)
+                ended = await execution.ended(running, self._limit(step))
+                if ended is None or ended.outcome != PROCESS_DIED or not process.is_ready or work_of(step).isolate:
+                    break
+                deaths += 1
+                ended = _died(deaths)
+                if deaths < MOST_DEATHS and not execution.is_gone:
+                    process = await self.functions.ready_process()
+                    await execution.take_slot()
+        finally:
+            process.close()
         return await self._recorded(execution, ended)
-
-    async def ready_process(self) -> StepProcess:
-        """Return a process that has loaded the modules; after some deaths of processes, a dead process."""
-        for _ in range(MOST_DEATHS):
-            process = self.functions.new_process()
-            if await asyncio.to_thread(process.wait_until_ready):
-                break
-        return process
 
     def _limit(self, step: BegunStep) -> float:
         return work_of(step).timeout_seconds or self.step_seconds

@@ -21,6 +21,7 @@ from crawler_lifecycle.errors import LifecycleError
 from crawler_lifecycle.flows.authors.modules import Modules
 from crawler_lifecycle.flows.authors.running import RunningJob, StepLink, running
 from crawler_lifecycle.flows.ports.steps import BegunStep
+from crawler_lifecycle.flows.rules.words import MOST_DEATHS
 from crawler_lifecycle.hosts.calling import Function, is_async, job_of, work_of
 from crawler_lifecycle.hosts.children import KILL_SECONDS, Child
 from crawler_lifecycle.hosts.contexts import Inputs, context_of
@@ -32,6 +33,7 @@ from crawler_lifecycle.settings.installation import environment_for_child
 logger = logging.getLogger(__name__)
 STEP = TypeAdapter(BegunStep)
 ENDED = TypeAdapter(Ended)
+SPARE_SECONDS = 60.0  # then an unused process ends
 MAIN = "crawler_lifecycle.hosts.isolated"
 Surroundings = Callable[[RunningJob], AbstractContextManager[object]]
 
@@ -61,8 +63,8 @@ class StepProcess:
         """Call the function. The task returns the end, also if the process dies."""
         self._ended = Future()
         step = STEP.dump_python(call.step, mode="json")
-        self._child.send({"call": step, "most_bytes": call.most_bytes})
         threading.Thread(target=self._serve, args=(call,), name=call.step.path, daemon=True).start()
+        self._child.send({"call": step, "most_bytes": call.most_bytes})
         return asyncio.create_task(_awaited(self._ended))
 
     def stop(self) -> None:
@@ -139,6 +141,7 @@ class Functions:
     surroundings: Surroundings = running
     loops: AuthorsLoops = field(default_factory=AuthorsLoops)
     authors_threads: AuthorsThreads = field(default_factory=AuthorsThreads)
+    _spare: dict[StepProcess, asyncio.TimerHandle] = field(default_factory=dict)  # with their ends
 
     def start(self, step: BegunStep, function: Function, link: StepLink) -> Running:
         """Start the function in the host."""
@@ -151,8 +154,33 @@ class Functions:
         """Start the function in the process."""
         return InProcess(self._call(step, function, link), process)
 
-    def new_process(self) -> StepProcess:
-        return StepProcess(self.modules, self.inputs)
+    async def ready_process(self) -> StepProcess:
+        """Return a process that has loaded the modules; after some deaths of processes, a dead process."""
+        while self._spare:
+            process, timer = self._spare.popitem()
+            timer.cancel()
+            if process.is_alive:
+                return process
+        for _ in range(MOST_DEATHS):
+            process = StepProcess(self.modules, self.inputs)
+            if await asyncio.to_thread(process.wait_until_ready):
+                break
+        return process
+
+    def keep(self, process: StepProcess) -> None:
+        """Keep an unused process for the next call, for some time.
+
+        Otherwise an isolated step would never begin in a flow that gets requests faster than a process loads.
+        """
+        self._spare[process] = asyncio.get_running_loop().call_later(SPARE_SECONDS, self._end_spare, process)
+
+    def end_spare_processes(self) -> None:
+        for process in [*self._spare]:
+            self._end_spare(process)
+
+    def _end_spare(self, process: StepProcess) -> None:
+        self._spare.pop(process).cancel()
+        process.close()
 
     def _call(self, step: BegunStep, function: Function, link: StepLink) -> StepCall:
         job = job_of(step)

@@ -60,6 +60,7 @@ class Draining:
         if self.slices.is_closed:
             return
         self.slices.is_closed = True
+        self.slices.attempts.functions.end_spare_processes()
         under_way, withdraw = self.slices.under_way, self.slices.begins.withdraw
         waiting = [execution for execution in under_way.executions if execution.running is None]
         await withdraw([execution.key for execution in waiting])

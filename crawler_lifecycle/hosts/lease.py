@@ -58,7 +58,9 @@ class Begins:
                 await self.withdraw(keys, patiently=True)
                 raise
 
-    async def withdraw(self, attempts: Collection[AttemptKey], *, patiently: bool = False) -> None:
+    async def withdraw(
+        self, attempts: Collection[AttemptKey], *, patiently: bool = False, are_deaths: bool = False
+    ) -> None:
         """Withdraw begins. Without an answer, they are over with the host's lease, and count as deaths.
 
         `patiently`: again and again while the database is away, because the lease goes on.
@@ -66,7 +68,7 @@ class Begins:
         failures = 0
         while attempts:
             try:
-                await self._in_thread(lambda: self.ledger.withdraw(self.token, attempts))
+                await self._in_thread(lambda: self.ledger.withdraw(self.token, attempts, are_deaths=are_deaths))
             except LifecycleError as error:
                 failures += 1
                 logger.warning("begins are not withdrawn yet: %s", error.message)
@@ -144,7 +146,7 @@ class UnderWay:
             self._renew()
 
     def _renew(self) -> None:
-        held, began = set(self._executions), time.monotonic()
+        held, began = dict(self._executions), time.monotonic()
         try:
             mine = self._ledger.renew(self._token, self._lasts, held)
         except LifecycleError as error:
@@ -155,14 +157,11 @@ class UnderWay:
             with suppress(RuntimeError):  # the host has ended, and its loop is closed
                 self._loop.call_soon_threadsafe(self._take_news, began, held, mine)
 
-    def _take_news(self, began: float, held: Collection[AttemptKey], mine: Mapping[AttemptKey, bool]) -> None:
+    def _take_news(self, began: float, held: Mapping[AttemptKey, Execution], mine: Mapping[AttemptKey, bool]) -> None:
         """Give lost attempts up, and stop attempts that people have cancelled. `began`: time before the renewal."""
         self._holds_until = began + self._lasts.total_seconds()
         self._renewed.set()
-        for key in held:
-            execution = self._executions.get(key)
-            if execution is None:
-                continue
+        for key, execution in held.items():  # the attempt may have begun again meanwhile
             if key not in mine:
                 execution.leave(Gone.LOST)
             elif mine[key]:

@@ -89,7 +89,7 @@ def result_end(value: Any, job: RunningJob, most_bytes: int, check: Check) -> En
 def _with_result(value: Any, most_bytes: int, check: Check) -> Ended:
     try:
         check(value)
-    except Exception as error:  # noqa: BLE001 - a validator of the author may raise any error
+    except BaseException as error:  # noqa: BLE001 - a validator of the author may raise any error
         return _unusable(RESULT_MISMATCH, error)
     if value is None:
         return Ended(EndKind.COMPLETED)
@@ -97,17 +97,24 @@ def _with_result(value: Any, most_bytes: int, check: Check) -> Ended:
         return Ended(EndKind.COMPLETED, result=to_text("result", value, most_bytes))
     except TooLarge as error:
         return _unusable(RESULT_TOO_LARGE, error)
-    except Exception as error:  # noqa: BLE001 - a mapping of the author may raise any error
+    except BaseException as error:  # noqa: BLE001 - a mapping of the author may raise any error
         return _unusable(RESULT_UNUSABLE, error)
 
 
-def _unusable(reason: str, error: Exception) -> Ended:
-    return replace(failure(error), reason=reason, outcome=reason, error=_text(error)[:LONGEST_ERROR])
+def _unusable(reason: str, error: BaseException) -> Ended:
+    return replace(failure(error), reason=reason, outcome=reason, error=_without_hints(_text(error))[:LONGEST_ERROR])
 
 
-def _text(error: Exception) -> str:
-    """Return the exception's text without the addresses that pydantic adds for programmers."""
-    return "\n".join(line for line in str(error).splitlines() if not line.lstrip().startswith(PYDANTIC_HINT))
+def _without_hints(text: str) -> str:
+    """Return the text without the addresses that pydantic adds for programmers."""
+    return "\n".join(line for line in text.splitlines() if not line.lstrip().startswith(PYDANTIC_HINT))
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - the exception's own text may raise an exception
+        return ""
 
 
 def failure(error: BaseException) -> Ended:
@@ -124,11 +131,7 @@ def timed_out(seconds: float) -> Ended:
 
 def _in_a_line(error: BaseException) -> str:
     """Return the exception for people: a list of jobs says why a job has failed."""
-    name = type(error).__name__
-    try:
-        text = " ".join(str(error).split())
-    except Exception:  # noqa: BLE001 - the exception's own text may raise an exception
-        return name
+    name, text = type(error).__name__, " ".join(_text(error).split())
     return (f"{name}: {text}" if text else name)[:LONGEST_REASON]
 
 

@@ -83,8 +83,6 @@ class Slices:
 
     async def _begin(self, look: HostLook, functions: Mapping[int, Function]) -> None:
         """Begin the attempts together once a slot is free, and run their functions. Later functions wait for slots."""
-        if self.is_closed:
-            raise TryAgain("the host ends", DRAIN_PAUSE, cause="Draining")
         slots = await self._with_slot(look, functions[next(iter(look.to_begin))])
         look.leave_followers(1 + self.slots.free)  # more would wait here beside idle hosts
         starts = [start for start in look.to_begin.values() if self.under_way.reserve(look.key(start))]
@@ -118,7 +116,7 @@ class Slices:
                 execution = self.under_way.execute(mine[start.number], slots, has_slot=has_slot)
                 work = self._executed(execution, functions[start.number])
             elif start.number in begun.apart:
-                work = self._apart(look, start, functions[start.number], has_slot=has_slot)
+                work = self._apart(look, start, functions[start.number], slots, has_slot=has_slot)
             else:
                 continue
             look.wait_for(start.number, self.tasks.spawn(work))
@@ -131,24 +129,30 @@ class Slices:
             return await self._settled(execution, self.attempts.run_manager(execution, managers))
         return await self._settled(execution, self.attempts.run(execution, function))
 
-    async def _apart(self, look: HostLook, start: AttemptRef, function: Function, *, has_slot: bool) -> Outcome:
+    async def _apart(
+        self, look: HostLook, start: AttemptRef, function: Function, slots: Slots, *, has_slot: bool
+    ) -> Outcome:
         """Begin the attempt once its process is ready, and run it to its end."""
         begun, process, execution = StepsBegun(), None, None
         if not has_slot:
-            await self.slots.take()
+            await slots.take()
         try:
-            process = await self.attempts.ready_process()
             if not self.is_closed:
+                process = await self.attempts.functions.ready_process()
+            if process is not None and not self.is_closed:
                 begun = await self.begins.begin(look.step, [start], look.reads([start]), in_process=True)
-            if begun.mine:
-                execution = self.under_way.execute(begun.mine[0], self.slots)
+                if begun.mine:
+                    execution = self.under_way.execute(begun.mine[0], slots)
+                elif not self.is_closed:
+                    self.attempts.functions.keep(process)
+                    process = None
         finally:
             if execution is None:
-                self.slots.give_back()
+                slots.give_back()
                 self.under_way.forget(look.key(start))
                 if process is not None:
                     process.close()
-        if execution is None:
+        if execution is None or process is None:
             return begun
         return await self._settled(execution, self.attempts.run_apart(execution, function, process))
 
@@ -163,7 +167,8 @@ class Slices:
                 outcome = await work
         except Exception:  # such as no memory for a thread; another host may have more
             logger.exception("%s of flow %s: the host failed", execution.step.path, execution.step.flow_id)
-            await self.begins.withdraw([execution.key], patiently=True)
+            was_called = execution.running is not None and not execution.is_manager  # managers count their own failures
+            await self.begins.withdraw([execution.key], patiently=True, are_deaths=was_called)
             raise
         finally:
             work.close()
@@ -179,10 +184,12 @@ class Slices:
 
     async def _with_slot(self, look: HostLook, function: Function) -> Slots:
         """Take a slot for the first function. A manager waits with a cause, and never for a step's slot."""
-        slots = self.slots
-        if is_manager(function):
-            slots = self.manager_slots
-            if slots.is_full:
+        if not self.is_closed:
+            slots = self.manager_slots if is_manager(function) else self.slots
+            if slots is self.manager_slots and slots.is_full:
                 await self.begins.note_cause(look.step, NO_HOST)
-        await slots.take_soon()
-        return slots
+            await slots.take_soon()
+            if not self.is_closed:
+                return slots
+            slots.give_back()
+        raise TryAgain("the host ends", DRAIN_PAUSE, cause="Draining")

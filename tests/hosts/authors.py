@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, field_validator
 
 from crawler_lifecycle.flows import Cancel, Context, Graft, Record, RunningJob, Snooze, Worker, Workflow, step, worker
 from crawler_lifecycle.flows.model.records import CrawlReceipt, TaskReceipt
@@ -185,6 +185,19 @@ def too_large(context: Context) -> str:
 class Terrible(Exception):
     def __str__(self) -> str:
         raise RuntimeError("no text")
+
+
+class TerribleBook(BaseModel):
+    title: str
+
+    @field_validator("title")
+    @classmethod
+    def check(cls, title: str) -> str:
+        raise Terrible
+
+
+async def terrible_book() -> TerribleBook:
+    return {"title": "Emma"}  # type: ignore[return-value]
 
 
 def fail_terribly(context: Context) -> None:

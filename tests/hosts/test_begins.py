@@ -4,9 +4,11 @@ import asyncio
 import os
 import threading
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -19,9 +21,12 @@ from crawler_lifecycle.flows.authors.modules import load
 from crawler_lifecycle.flows.cli.lines import cause_in_words
 from crawler_lifecycle.flows.model.definition import CallForm
 from crawler_lifecycle.flows.ports.steps import StepEnd
+from crawler_lifecycle.flows.rules.messages import RunSteps
 from crawler_lifecycle.hosts import attempts as host_attempts
+from crawler_lifecycle.hosts import functions as host_functions
+from crawler_lifecycle.hosts.functions import StepProcess
 from crawler_lifecycle.model.flow_states import EndKind
-from tests.hosts import authors
+from tests.hosts import authors, managing
 from tests.hosts.attempts import attempts, expire, has_begun, take_over, until
 from tests.hosts.supervised import MODULE, Hosted, hosted, single
 from tests.kit.data.flows import Flow
@@ -175,6 +180,105 @@ async def test_a_host_that_dies_before_the_call_counts_no_death(
         assert await host.result(flow, "step") == "elsewhere", "the first host has not called the function"
 
 
+class CountedProcess(StepProcess):
+    started: ClassVar[list["CountedProcess"]] = []
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.started.append(self)
+
+
+@pytest.fixture
+def processes(monkeypatch: pytest.MonkeyPatch) -> list[CountedProcess]:
+    """The processes that hosts start for functions."""
+    monkeypatch.setattr(host_functions, "StepProcess", CountedProcess)
+    CountedProcess.started.clear()
+    return CountedProcess.started
+
+
+@asynccontextmanager
+async def refused_in_process(database: Database) -> AsyncIterator[tuple[Hosted, Flow, RunSteps]]:
+    """A host with an isolated step whose begin was refused, because a request came while its process loaded."""
+    store: Any = SqlStore(database)
+    store.step_ledger = Watched(store.step_ledger)
+    async with hosted(database, store=store) as host:
+        flow = await host.push(single(authors.process, isolate=True))
+        steps = await host.starting(flow)
+        store.step_ledger.after["begin"] = lambda *_: flow.append("more", Workflow().add("later", authors.nothing))
+        assert (await host.host.run(steps)).stale == "0"
+        yield host, flow, steps.model_copy(update={"door": flow.door})
+
+
+@pytest.mark.regression("an isolated step never began in a flow that got requests faster than a process loads")
+async def test_a_loaded_process_serves_the_next_plan(flows_database: Database, processes: list[CountedProcess]) -> None:
+    async with refused_in_process(flows_database) as (host, flow, planned_again):
+        await host.host.run(planned_again)
+        assert flow.row("step").state == "completed"
+        assert len(processes) == 1
+
+
+async def test_an_unused_process_ends_after_some_time(
+    flows_database: Database, processes: list[CountedProcess], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host_functions, "SPARE_SECONDS", 0.0)
+    async with refused_in_process(flows_database) as (host, flow, planned_again):
+        await until(lambda: not processes[0].is_alive)
+        await host.host.run(planned_again)
+        assert flow.row("step").state == "completed"
+        assert len(processes) == 2
+
+
+async def test_an_unused_process_ends_with_its_host(flows_database: Database, processes: list[CountedProcess]) -> None:
+    async with refused_in_process(flows_database):
+        assert processes[0].is_alive
+    assert not processes[0].is_alive
+
+
+async def test_a_lost_attempt_is_called_in_no_further_process(
+    host: Hosted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another host takes the attempt over after the death of its process."""
+    flow = await host.push(Workflow("deadly").add_context({"folder": str(tmp_path)}).add_cascade("step", authors.die))
+    steps = await host.starting(flow)
+    await expire(flow, "step")
+    under_way, ready_process = host.host._under_way, host.host._functions.ready_process
+
+    def taken() -> bool:
+        flow.store.step_ledger.renew(under_way._token, -SHORT)
+        return bool(flow.begin_steps(*steps.starts, token="other").mine)
+
+    async def lose() -> StepProcess:
+        for execution in under_way.executions:
+            while not await in_thread(taken):
+                pass
+            await until(lambda execution=execution: execution.is_gone)
+            await in_thread(end_elsewhere, flow, "step", "other")
+        return await ready_process()
+
+    monkeypatch.setattr(host.host._functions, "ready_process", lose)
+    await host.host.run(steps)
+    assert (tmp_path / "deaths").read_text() == "x"
+    assert await host.result(flow, "step") == "elsewhere"
+
+
+async def test_news_reach_no_later_begin_of_the_attempt(host: Hosted) -> None:
+    """The host gives the attempt up and begins it again during a renewal."""
+    flow, under_way = await host.push(single(authors.nothing)), host.host._under_way
+    [step] = (await in_thread(flow.begin_steps, flow.start("step"))).mine
+    first, second = (under_way.execute(step, host.host.slots) for _ in range(2))
+    under_way._take_news(time.monotonic(), {first.key: first}, {})
+    assert (first.is_gone, second.is_gone) == (True, False)
+    under_way.forget(second.key)
+
+
+async def test_the_class_of_a_manager_as_a_step_gives_its_slot_back(flows_database: Database) -> None:
+    modules = load([managing.__name__])
+    async with hosted(flows_database, modules=modules) as host:
+        job = StepJob(function=f"{managing.__name__}:Shops", form=CallForm.CONTEXT, isolate=True)
+        await host.play(Workflow("wrong").add("step", job))
+        assert (host.host.slots.busy, host.host.manager_slots.busy) == (0, 0)
+
+
 async def test_three_dead_hosts_discard_the_step_without_a_call(host: Hosted) -> None:
     flow = await host.push(single(authors.nothing))
     steps = await host.starting(flow)
@@ -301,6 +405,24 @@ async def test_a_drained_host_begins_no_waiting_item(flows_database: Database) -
         await draining
     assert len(authors.calls) == 1
     assert flow.row("many/0").state == "completed"
+
+
+async def test_a_drained_host_begins_nothing_after_a_wait_for_a_slot(flows_database: Database) -> None:
+    begun: list[object] = []
+    store: Any = SqlStore(flows_database)
+    store.step_ledger = Watched(store.step_ledger)
+    store.step_ledger.before["begin"] = lambda *_: begun.append(_)
+    async with hosted(flows_database, store=store, slots=1) as host:
+        flow, slots = await host.push(single(authors.nothing)), host.host.slots
+        await slots.take()
+        running = asyncio.create_task(host.host.run(await host.starting(flow)))
+        await until(lambda: slots._free._waiters)
+        await host.host.drain()
+        slots.give_back()
+        with pytest.raises(TryAgain, match="the host ends"):
+            await running
+        assert slots.busy == 0
+    assert not begun
 
 
 async def test_a_cancelled_item_is_not_called_after_its_wait_for_a_slot(flows_database: Database) -> None:

@@ -13,6 +13,7 @@ from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.errors import NotFound, Refused, TemporaryError
 from crawler_lifecycle.flows import Workflow
 from crawler_lifecycle.flows.ports.steps import StepEnd
+from crawler_lifecycle.hosts.runners import AuthorsThreads
 from tests.hosts import authors
 from tests.hosts.attempts import attempts, expire, has_begun, until
 from tests.hosts.supervised import hosted, single
@@ -150,9 +151,8 @@ async def test_an_outage_at_the_beginning_of_a_suspect(flows_database: Database,
         assert flow.row("step").state == "completed"
 
 
-async def test_a_fault_of_the_host_is_tried_again_by_the_next_activity(
-    flows_database: Database, faults: Faults
-) -> None:
+@pytest.mark.regression("a function was called without end if its host failed after each call")
+async def test_a_fault_of_the_host_after_the_call_counts_as_a_death(flows_database: Database, faults: Faults) -> None:
     faults.before["graft"] = [RuntimeError("unexpected")]
     async with hosted(flows_database, store=faults.store(flows_database)) as host:
         flow = await host.push(Workflow("fault").add_graft("graft", authors.noted_graft))
@@ -161,10 +161,11 @@ async def test_a_fault_of_the_host_is_tried_again_by_the_next_activity(
             await host.host.run(steps)
         assert host.host.slots.busy == 0
         taken = await asyncio.to_thread(flow.begin_steps, *steps.starts, token="another")
-        assert [step.deaths for step in taken.mine] == [0], "another host may take the attempt at once"
-        await asyncio.to_thread(flow.store.step_ledger.withdraw, "another", [(flow.uid, 0, 1)])
+        assert [step.deaths for step in taken.mine] == [1], "another host may take the attempt at once"
+        await asyncio.to_thread(flow.end, *steps.starts, token="another")
         await host.host.run(steps)
         assert flow.row("graft").state == "completed"
+    assert authors.calls == ["graft"]
 
 
 @pytest.mark.parametrize("deaths", [0, 1], ids=["isolated", "suspect"])
@@ -200,15 +201,18 @@ def _no_memory(*_: Any, **__: Any) -> Any:
     raise OSError(12, "Cannot allocate memory")
 
 
-async def test_an_attempt_without_a_function_is_withdrawn(flows_database: Database, faults: Faults) -> None:
+async def test_a_fault_before_the_call_withdraws_the_attempt(
+    flows_database: Database, faults: Faults, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """While the host lives, no other host could begin the attempt."""
-    faults.before["graft"] = [RuntimeError("unexpected")]
     faults.before["withdraw"] = [AWAY, AWAY]
     async with hosted(flows_database, store=faults.store(flows_database)) as host:
-        flow = await host.push(Workflow("unused").add_graft("graft", authors.noted_graft))
+        flow = await host.push(single(authors.nothing))
         steps = await host.starting(flow)
-        with pytest.raises(RuntimeError, match="unexpected"):
-            await host.host.run(steps)
+        with monkeypatch.context() as patch:
+            patch.setattr(AuthorsThreads, "start", _no_memory)
+            with pytest.raises(OSError, match="Cannot allocate memory"):
+                await host.host.run(steps)
         assert faults.calls["withdraw"] == 3
         taken = await asyncio.to_thread(flow.begin_steps, *steps.starts, token="another")
-        assert len(taken.mine) == 1
+        assert [step.deaths for step in taken.mine] == [0]

@@ -103,6 +103,7 @@ async def test_a_result_that_cannot_be_kept_discards_at_once(
     [
         (authors.wrong_book, "1 validation error for Book\nyear\n  Input should be a valid integer"),
         (authors.wrong_shelf, "1 validation error for Shelf\nnumber\n  Input should be a valid integer"),
+        (authors.terrible_book, ""),
         (authors.Shelver.new(), "1 validation error for list[int]\n0\n  Input should be a valid integer"),
     ],
 )
