@@ -21,11 +21,11 @@ from crawler_lifecycle.errors import LifecycleError
 from crawler_lifecycle.flows.authors.modules import Modules
 from crawler_lifecycle.flows.authors.running import RunningJob, StepLink, running
 from crawler_lifecycle.flows.ports.steps import BegunStep
-from crawler_lifecycle.flows.rules.words import MOST_DEATHS
+from crawler_lifecycle.flows.rules.words import MOST_DEATHS, PROCESS_DIED
 from crawler_lifecycle.hosts.calling import Function, is_async, job_of, work_of
 from crawler_lifecycle.hosts.children import KILL_SECONDS, Child
 from crawler_lifecycle.hosts.contexts import Inputs, context_of
-from crawler_lifecycle.hosts.outcomes import PROCESS_DIED, STOPPED, Ended
+from crawler_lifecycle.hosts.outcomes import STOPPED, Ended
 from crawler_lifecycle.hosts.runners import AuthorsLoops, AuthorsThreads, InThread, OnLoop, Running, StepCall
 from crawler_lifecycle.model.flow_states import EndKind
 from crawler_lifecycle.settings.installation import environment_for_child

@@ -22,7 +22,6 @@ from crawler_lifecycle.flows.rules.words import (
 )
 from crawler_lifecycle.model.flow_states import EndKind
 
-PROCESS_DIED = "process_died"  # outcome: the process of an isolated function died
 Check = Callable[[Any], None]
 LONGEST_REASON = 1000  # characters
 LONGEST_ERROR = 16_000  # characters; the end of a traceback says the most

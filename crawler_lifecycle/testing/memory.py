@@ -145,7 +145,7 @@ class MemoryFlow:
         self.ledger.put([ended])
         if result is not None and ended.state is MemberState.COMPLETED:
             self._results[ended.number, ended.generation] = result
-        self.planner.take([ended])
+        self.planner.restore([ended])
 
     def observe(self, seen: RunSeen | TasksSeen) -> None:
         self.planner.observe(seen)
@@ -216,7 +216,7 @@ class MemoryFlow:
         effect.apply(self.ledger)
         if effect.flow is not None:
             self.planner.take_flow(effect.flow)
-        self.planner.take(effect.members)
+        self.planner.restore(effect.members)
         self.updated_at = self.now
         return effect.count
 
@@ -226,7 +226,7 @@ class MemoryFlow:
         if merged.removed_members or merged.removed_groups or not self.planner.fits(members, groups):
             self.rebuild()
         else:
-            self.planner.take(members, groups)
+            self.planner.restore(members, groups)
         if merged.flow is not None:
             self.planner.take_flow(merged.flow)
         self.updated_at = self.now

@@ -14,6 +14,7 @@ from crawler_lifecycle.model.flow_states import MemberState
 from tests.flows.plays import NOW
 from tests.kit.authors.work import plain
 from tests.kit.data.flows import FAILED, Flow, pushed
+from tests.kit.data.statements import plan_of
 
 pytestmark = pytest.mark.regression(
     "The column TOOK of a retried job counted from its first start of all, the time between the generations included"
@@ -55,6 +56,18 @@ def test_a_job_began_with_the_first_start_since_its_last_retry(database: Databas
     assert records(flow)["a"].began_at == began, "the second attempt since the retry is no new beginning"
     assert records(flow, Part(paths=["a", "b"]))["a"].began_at == began
     assert records(flow)["b"].began_at is None
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_starts_are_read_for_retried_members_alone(database: Database) -> None:
+    flow = pushed(database, Workflow("w", id="w").add("a", plain, retries=0).add_many("m", [plain] * 3))
+    fail(flow, "a")
+    flow.begin_steps(*(flow.start(f"m/{number}") for number in range(3)))
+    flow.retry("a")
+    plan = plan_of(database, lambda: flow.store.flow_records.kept(flow.id))
+    for table in ("flow_attempts", "attempt_begins"):
+        assert f"SCAN {table}" not in plan, plan
+        assert f"SEARCH {table} USING INDEX sqlite_autoindex_{table}_1 (flow=? AND member=?)" in plan, plan
 
 
 def test_the_table_leaves_out_the_time_between_generations() -> None:

@@ -25,6 +25,8 @@ from crawler_lifecycle.flows.rules.messages import RunSteps
 from crawler_lifecycle.hosts import attempts as host_attempts
 from crawler_lifecycle.hosts import functions as host_functions
 from crawler_lifecycle.hosts.functions import StepProcess
+from crawler_lifecycle.hosts.outcomes import Ended
+from crawler_lifecycle.hosts.runners import StepCall
 from crawler_lifecycle.model.flow_states import EndKind
 from tests.hosts import authors, managing
 from tests.hosts.attempts import attempts, expire, has_begun, take_over, until
@@ -186,6 +188,11 @@ class CountedProcess(StepProcess):
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
         self.started.append(self)
+        self.calls = 0
+
+    def call(self, call: StepCall) -> "asyncio.Task[Ended]":
+        self.calls += 1
+        return super().call(call)
 
 
 @pytest.fixture
@@ -235,7 +242,7 @@ async def test_an_unused_process_ends_with_its_host(flows_database: Database, pr
 
 
 async def test_a_lost_attempt_is_called_in_no_further_process(
-    host: Hosted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    host: Hosted, tmp_path: Path, processes: list[CountedProcess], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another host takes the attempt over after the death of its process."""
     flow = await host.push(Workflow("deadly").add_context({"folder": str(tmp_path)}).add_cascade("step", authors.die))
@@ -257,7 +264,7 @@ async def test_a_lost_attempt_is_called_in_no_further_process(
 
     monkeypatch.setattr(host.host._functions, "ready_process", lose)
     await host.host.run(steps)
-    assert (tmp_path / "deaths").read_text() == "x"
+    assert [process.calls for process in processes] == [1, 0]
     assert await host.result(flow, "step") == "elsewhere"
 
 

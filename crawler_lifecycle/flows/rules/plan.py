@@ -9,14 +9,10 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
+from crawler_lifecycle.flows.rules.ends import rule_before
 from crawler_lifecycle.flows.rules.rows import GroupRow, MemberRow
 from crawler_lifecycle.model.flow_retrying import RetryRule
-from crawler_lifecycle.model.flow_states import FlowState, MemberState
-
-
-def is_outdated(read: MemberRow, known: MemberRow) -> bool:
-    """Return whether the row is older than the known row."""
-    return _age(read) < _age(known)
+from crawler_lifecycle.model.flow_states import FlowState
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +30,26 @@ class MemberChange:
 
 @dataclass(frozen=True, slots=True)
 class AttemptStart:
-    """An attempt to start. `rule`: the retry rule with changes for this attempt."""
+    """An attempt to start. `before`: the member's available row."""
 
-    number: int
-    generation: int
-    attempt: int
-    rule: RetryRule | None = None
+    before: MemberRow
+
+    @property
+    def number(self) -> int:
+        return self.before.number
+
+    @property
+    def generation(self) -> int:
+        return self.before.generation
+
+    @property
+    def attempt(self) -> int:
+        return self.before.attempt + 1
+
+    @property
+    def rule(self) -> RetryRule | None:
+        """The retry rule with changes for this attempt."""
+        return rule_before(self.before)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +74,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """A start. `door`: number of the last door before its plan. `was`: the member's row before the start."""
+    """A start. `door`: number of the last door before its plan. `was`: the member's row as stored before the start."""
 
     start: AttemptStart
     door: int
@@ -127,12 +137,3 @@ class Unconfirmed:
                 self._pending.pop(row.number, None)
                 decisive.append(row)
         return decisive
-
-
-def _age(row: MemberRow) -> tuple[int, int, int, int]:
-    """Return a key that grows while a member continues. States by dependencies do not count."""
-    if row.state.is_unstarted or row.is_cancelled_by_dependency:
-        progress = 0
-    else:
-        progress = 1 if row.state is MemberState.EXECUTING else 2
-    return row.generation, row.attempt, row.end, progress

@@ -19,10 +19,9 @@ from crawler_lifecycle.flows.rules.ends import (
     TasksSeen,
     after_end,
     after_sight,
-    rule_before,
 )
 from crawler_lifecycle.flows.rules.network import FAILURES, REFUSED, Node
-from crawler_lifecycle.flows.rules.plan import AttemptStart, MemberChange, Plan, is_outdated
+from crawler_lifecycle.flows.rules.plan import AttemptStart, MemberChange, Plan
 from crawler_lifecycle.flows.rules.rows import TOP, FlowRow, GroupRow, Ledger, MemberRow
 from crawler_lifecycle.flows.rules.states import (
     after_begin,
@@ -59,28 +58,18 @@ class Planner:
         self._decided: set[int] = set()  # available approvals with a decision
         self._add(sorted(ledger.groups.values(), key=lambda group: group.number), ledger.members.values())
 
-    def take(self, members: Iterable[MemberRow] = (), groups: Iterable[GroupRow] = ()) -> None:
-        """Take rows that a door added or changed. Rows older than the observations are ignored.
-
-        Rows with other needs than before need a new planner: see `fits`.
-        """
-        members = list(members)
-        known = [row for row in members if row.number in self.rows]
-        self._add(groups, (row for row in members if row.number not in self.rows))
-        for row in known:
-            if not is_outdated(row, self.rows[row.number]):
-                self._restore(row)
-
     def restore(self, members: Iterable[MemberRow], groups: Iterable[GroupRow] = ()) -> Collection[int]:
         """Take rows as stored, whatever was planned or observed since. Return the members' numbers.
 
         Doors decide by the stored rows and ends, so a plan that a door has outdated is void. An end that is not stored
-        with its member has to be observed again.
+        with its member has to be observed again. Rows with other needs than before need a new planner: see `fits`.
         """
         members = list(members)
         self._add(groups, (row for row in members if row.number not in self.rows))
         for row in members:
-            self._restore(row)
+            self._changed.pop(row.number, None)
+            self._put(row)
+            self.wiring.network.touched.add(row.number)
         return [row.number for row in members]
 
     def fits(self, members: Iterable[MemberRow] = (), groups: Iterable[GroupRow] = ()) -> bool:
@@ -90,10 +79,6 @@ class Planner:
         ) and all(
             row.number not in self.wiring.groups or row.needs == self.wiring.groups[row.number].needs for row in groups
         )
-
-    def _restore(self, row: MemberRow) -> None:
-        self._take(row)
-        self.wiring.network.touched.add(row.number)
 
     def take_flow(self, flow: FlowRow) -> None:
         self.flow = flow
@@ -209,11 +194,6 @@ class Planner:
             self._to_stop.discard(row.number)
             self._stopped.discard(row.number)
 
-    def _take(self, row: MemberRow) -> None:
-        """Take a stored row."""
-        self._changed.pop(row.number, None)
-        self._put(row)
-
     def _change(self, row: MemberRow) -> None:
         """Take our own change, for the next plan."""
         old = self.rows[row.number]
@@ -293,11 +273,9 @@ class Planner:
 
     def _starts(self, now: datetime) -> Iterable[AttemptStart]:
         while self.flow.intent is FlowIntent.RUN and (number := self.turns.take()) is not None:
-            row = self.rows[number]
-            rule = rule_before(row)
-            attempt = row.attempt + 1
-            self._change(started(row, attempt, now))
-            yield AttemptStart(number, row.generation, attempt, rule)
+            start = AttemptStart(self.rows[number])
+            self._change(started(start.before, start.attempt, now))
+            yield start
 
     def _stops(self) -> Iterable[int]:
         for number in sorted(self._to_stop - self._stopped):

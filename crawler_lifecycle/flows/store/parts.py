@@ -60,23 +60,13 @@ LAST_RUNS = (
     .order_by(members.number)
 )
 # a retry begins another generation; the start in the member's row is its first start of all
-STARTS = union_all(
-    select(*(flow_attempts.c[name] for name in ("flow", "member", "generation")), flow_attempts.c.created_at),
-    select(begins.flow, begins.member, begins.generation, begins.begun_at),
-).subquery()
-RESTARTS = (
-    select(members.number, func.min(STARTS.c.created_at))
-    .join_from(
-        flow_members,
-        STARTS,
-        and_(
-            STARTS.c.flow == members.flow,
-            STARTS.c.member == members.number,
-            STARTS.c.generation == members.generation,
-        ),
+FIRST_STARTS = union_all(
+    *(
+        select(table.member, table.generation, func.min(at))
+        .where(table.flow == bindparam("of_flow"), table.member.in_(bindparam("numbers", expanding=True)))
+        .group_by(table.member, table.generation)
+        for table, at in ((flow_attempts.c, flow_attempts.c.created_at), (begins, begins.begun_at))
     )
-    .where(members.generation > 1)
-    .group_by(members.number)
 )
 WAS_REFUSED = and_(members.reason == START_REFUSED, ends.error.is_not(None))
 LIVE_BEGINS = (
@@ -150,7 +140,6 @@ class FlowParts(OnFlows):
         of_groups = select(groups.number, groups.definition).where(groups.flow == head.id)
         of_members = DEFINITIONS.where(members.flow == head.id)
         definitions = _of_members(connection, of_members, numbers) if defined else []
-        restarts = _of_members(connection, RESTARTS.where(members.flow == head.id), numbers) if defined else []
         last_runs = LAST_RUNS.where(members.flow == head.id, histories.c.flow_uid == head.uid)
         ledger = read_ledger(connection, head, numbers)
         ledger.put(map(with_silent_host, _silent(connection, head.id, ledger, self._db.clock())))
@@ -165,7 +154,7 @@ class FlowParts(OnFlows):
                 number: GroupDefinition.model_validate_json(text) for number, text in connection.execute(of_groups)
             },
             attempts=dict(_of_members(connection, last_runs, numbers)),
-            restarts=dict(restarts),
+            restarts=_restarts(connection, head.id, ledger) if defined else {},
             problems={number: problem or "" for number, problem in _of_members(connection, _refused(head.id), numbers)},
             has_supervisor=head.supervisor_run_id is not None,
             arguments={number: arguments for number, _, arguments in definitions if arguments is not None},
@@ -260,6 +249,13 @@ def _silent(connection: Connection, flow: int, ledger: Ledger, now: datetime) ->
         key = {"of_flow": flow, "now": now, "numbers": page}
         live.update((member, attempt) for member, attempt in connection.execute(LIVE_BEGINS, key))
     return [row for row in under_way.values() if (row.number, row.attempt) not in live]
+
+
+def _restarts(connection: Connection, flow: int, ledger: Ledger) -> dict[int, datetime]:
+    """Return the first starts in the present generations of retried members."""
+    retried = {row.number: row.generation for row in ledger.members.values() if row.generation > 1}
+    answers = (connection.execute(FIRST_STARTS, {"of_flow": flow, "numbers": page}) for page in pages([*retried]))
+    return {number: at for rows in answers for number, generation, at in rows if retried[number] == generation}
 
 
 def _of_members(

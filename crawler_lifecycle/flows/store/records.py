@@ -39,6 +39,7 @@ from crawler_lifecycle.flows.store.parts import FlowParts, member_counts
 from crawler_lifecycle.flows.store.reading import IS_OPEN, SIGHT_COLUMNS, UNREAD, run_sight, runs
 from crawler_lifecycle.flows.store.results import read_results, refuse_too_many
 from crawler_lifecycle.flows.store.rows import flow_row, members
+from crawler_lifecycle.flows.store.writing import FIRST_BEGIN
 from crawler_lifecycle.model.flow_states import FlowIntent, FlowState, MemberKind, MemberState
 from crawler_lifecycle.model.naming import host_of
 from crawler_lifecycle.runs.rules.outcome import FAILURES_SHOWN
@@ -53,7 +54,6 @@ MOST_WITHOUT_HOST = 500  # flows with a step that waits, of which flows without 
 MOST_SEARCHED = 1000  # flows for a page: an index cannot find a text within ids and names
 attempts, begins, ends = flow_attempts.c, attempt_begins.c, attempt_ends.c
 OF_END = {name: ends[name].label(f"end_{name}") for name in ("kind", "ended_at", "outcome", "reason", "error")}
-FIRST_BEGIN = select(func.min(begins.begun_at)).where(begins.flow == flows.c.id).scalar_subquery()
 STARTED_AT = case((flows.c.started_at.is_(None), FIRST_BEGIN), else_=flows.c.started_at).label("first_start")
 IS_UNDECIDED = and_(members.kind == MemberKind.APPROVAL, members.decision.is_(None))
 

@@ -6,9 +6,9 @@ from datetime import datetime
 from typing import Any
 
 from pydantic import JsonValue
-from sqlalchemy import Connection, Row, bindparam, func, insert, literal, select, update
+from sqlalchemy import Connection, Row, bindparam, insert, select, update
 
-from crawler_lifecycle.database.flow_schema import flow_attempts, flow_members, flows
+from crawler_lifecycle.database.flow_schema import flow_attempts, flow_members
 from crawler_lifecycle.flows.model.definition import MemberDefinition
 from crawler_lifecycle.flows.rules.ends import rule_before
 from crawler_lifecycle.flows.rules.messages import AttemptRef
@@ -17,7 +17,7 @@ from crawler_lifecycle.flows.rules.rows import MemberRow
 from crawler_lifecycle.flows.rules.states import started
 from crawler_lifecycle.flows.store.reading import OF_FLOW, AttemptKey, effective_rows
 from crawler_lifecycle.flows.store.rows import READ_MEMBER, member_row, members
-from crawler_lifecycle.flows.store.writing import FIRST_BEGIN, write_states
+from crawler_lifecycle.flows.store.writing import note_start, write_states
 from crawler_lifecycle.model.flow_states import FlowIntent, MemberState
 from crawler_lifecycle.model.naming import crawl_workflow_id
 
@@ -37,7 +37,6 @@ ATTEMPTS = (
     )
     .order_by(attempts.member, attempts.attempt)
 )
-FIRST_START = update(flows).where(flows.c.id == bindparam("of_flow"), flows.c.started_at.is_(None))
 THIS_MEMBER = update(flow_members).where(OF_FLOW, members.number == bindparam("of_member"))
 
 
@@ -111,9 +110,7 @@ def put_on_record(
         if item.changes:
             tx.execute(THIS_MEMBER.values(item.changes), {"of_flow": head.id, "of_member": item.start.number})
     tx.execute(insert(flow_attempts), [_attempt_values(head, item, now) for item in new])
-    if head.started_at is None:
-        started_at = func.coalesce(FIRST_BEGIN, literal(now, flows.c.started_at.type))
-        tx.execute(FIRST_START.values(started_at=started_at), {"of_flow": head.id})
+    note_start(tx, head, now)
     return new
 
 

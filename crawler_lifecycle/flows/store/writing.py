@@ -1,6 +1,7 @@
 """Writes of members and groups, by pages."""
 
 from collections.abc import Collection, Sequence
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Column, Connection, Row, bindparam, delete, func, insert, select, update
@@ -65,9 +66,11 @@ NOTE = (
     .where(begins.flow == bindparam("of_flow"), begins.noted.is_(False), begins.attempt <= LAST_ATTEMPT)
     .values(noted=True)
 )
-FIRST_BEGIN = select(func.min(begins.begun_at)).where(begins.flow == bindparam("of_flow")).scalar_subquery()
+FIRST_BEGIN = select(func.min(begins.begun_at)).where(begins.flow == flows.c.id).correlate(flows).scalar_subquery()
 FIRST_START = (
-    update(flows).where(flows.c.id == bindparam("of_flow"), flows.c.started_at.is_(None)).values(started_at=FIRST_BEGIN)
+    update(flows)
+    .where(flows.c.id == bindparam("of_flow"), flows.c.started_at.is_(None))
+    .values(started_at=func.coalesce(FIRST_BEGIN, bindparam("of_crawl", type_=flows.c.started_at.type)))
 )
 WRITE_PLANNED = PagedStatement(
     [*KEY, *STATE_COLUMNS],
@@ -124,8 +127,14 @@ def keep_arguments(tx: Connection, flow: int) -> None:
 def note_begins(tx: Connection, head: Row[Any]) -> None:
     """Mark the begins that the written rows know. The caller holds the lock on the flow's row."""
     keep_arguments(tx, head.id)
-    if tx.execute(NOTE, {"of_flow": head.id}).rowcount and head.started_at is None:
-        tx.execute(FIRST_START, {"of_flow": head.id})
+    if tx.execute(NOTE, {"of_flow": head.id}).rowcount:
+        note_start(tx, head, None)
+
+
+def note_start(tx: Connection, head: Row[Any], of_crawl: datetime | None) -> None:
+    """Write the flow's first start: its first begin, or the start of a crawl."""
+    if head.started_at is None:
+        tx.execute(FIRST_START, {"of_flow": head.id, "of_crawl": of_crawl})
 
 
 def end_values(flow: int, end: AttemptEnd) -> dict[str, Any]:

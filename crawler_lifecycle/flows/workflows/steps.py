@@ -16,7 +16,6 @@ from crawler_lifecycle.flows.rules.messages import AttemptRef, RunSteps, StepsEn
 from crawler_lifecycle.flows.rules.plan import AttemptStart, MemberChange
 from crawler_lifecycle.flows.rules.planner import Planner
 from crawler_lifecycle.flows.rules.slicing import Slices, followers, reads
-from crawler_lifecycle.flows.rules.states import released
 from crawler_lifecycle.flows.workflows.course import Bell, Course
 from crawler_lifecycle.flows.workflows.news import News
 from crawler_lifecycle.model.flow_states import MemberKind
@@ -102,9 +101,8 @@ class StepStarter:
             return
         course.writes.is_wanted = True
         for start in pending:
-            available = released(start.was, now)
-            if available.state is not start.was.state:
-                yield MemberChange(start.was, available)
+            if start.start.before.state is not start.was.state:
+                yield MemberChange(start.was, start.start.before)
 
     @property
     def wake_at(self) -> datetime | None:

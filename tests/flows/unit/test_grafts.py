@@ -169,7 +169,7 @@ def sees(play: Play, status: RunStatus = RunStatus.PROCESSING, tasks: int = 3) -
         definition = play.groups[group.path]
         merged = grow(play.ledger, group, definition, NOW)
         merged.apply(play.ledger)
-        play.planner.take(row for row, _ in merged.members)
+        play.planner.restore(row for row, _ in merged.members)
     play.advance()
     if status.is_over:
         ends(play)  # the supervisor asks for the tasks once more

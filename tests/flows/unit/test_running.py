@@ -461,16 +461,6 @@ def test_observations_of_other_attempts_and_unknown_jobs_change_nothing() -> Non
     assert play.advance().is_empty
 
 
-def test_a_row_that_was_read_before_an_observation_changes_nothing() -> None:
-    play = Play(Workflow().add("a", plain).add("b", plain, deps="a"))
-    play.advance()
-    read = play.row("a")
-    play.end("a")
-    play.planner.take([read])
-    assert [start.number for start in play.advance().starts] == [1]
-    assert play.planner.rows[0].state is MemberState.COMPLETED
-
-
 def test_a_planner_from_the_rows_goes_on_where_the_former_stood() -> None:
     workflow = Workflow().add("a", plain).add_many("m", [plain] * 3, deps="a", max_parallel=2)
     play = Play(workflow.add("z", plain, deps="m"))

@@ -282,7 +282,7 @@ class Supervisor:
         else:
             row = self.planner.rows.get(start.number)
             if row is not None and row.in_flight and row.attempt == start.attempt:
-                again = AttemptStart(start.number, row.generation, start.attempt)
+                again = AttemptStart(row._replace(attempt=start.attempt - 1))
                 self.activities[start.number, start.attempt] = (
                     again,
                     self.unconfirmed.door_of(start.number, self.door),
@@ -331,7 +331,7 @@ class World:
             return
         handing = self.random.choice(handings)
         ref = self.random.choice(handing.due(self.record)).start
-        start = AttemptStart(ref.number, ref.generation, ref.attempt)
+        start = AttemptStart(MemberRow(ref.number, "", generation=ref.generation, attempt=ref.attempt - 1))
         was_known = (ref.number, ref.attempt) in self.record.attempts
         if not self.record.begin(start, handing.door):
             handing.is_refused = True

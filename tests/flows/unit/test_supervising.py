@@ -3,17 +3,20 @@
 import pytest
 
 from crawler_lifecycle.flows import RetryPolicy, Workflow, any_of, crawl
-from crawler_lifecycle.flows.rules.ends import AttemptEnd, RunSeen, TasksSeen
-from crawler_lifecycle.flows.rules.messages import LedgerPage
+from crawler_lifecycle.flows.rules.ends import AttemptEnd, RunSeen, TasksSeen, rule_before
+from crawler_lifecycle.flows.rules.messages import FlowRef, LedgerPage
 from crawler_lifecycle.flows.rules.plan import AttemptStart, Unconfirmed
-from crawler_lifecycle.flows.rules.rows import FlowRow
+from crawler_lifecycle.flows.rules.rows import FlowRow, MemberRow
 from crawler_lifecycle.flows.rules.slicing import Slices
+from crawler_lifecycle.flows.workflows.course import Bell, Course, Writes
+from crawler_lifecycle.flows.workflows.steps import StepStarter
+from crawler_lifecycle.model.flow_retrying import RetryRule
 from crawler_lifecycle.model.flow_states import MemberState
 from crawler_lifecycle.model.states import RunStatus, TaskStatus
 from tests.flows.plays import COMPLETED, FAILED, NOW, Play
 from tests.kit.authors.work import graft_function, plain
 
-START = AttemptStart(number=0, generation=1, attempt=1)
+START = AttemptStart(MemberRow(0, "a"))
 
 
 # restored rows
@@ -75,6 +78,25 @@ def test_new_rows_and_groups_may_be_restored_together() -> None:
     assert [start.number for start in play.planner.advance(play.now).starts] == [0]
     play.planner.observe(AttemptEnd(0, 1, COMPLETED, play.now))
     assert [start.number for start in play.planner.advance(play.now).starts] == [1, 2]
+
+
+@pytest.mark.regression("a member shown as available before a further try lost the outcome of its last try")
+def test_a_member_without_a_host_is_shown_with_its_last_end() -> None:
+    """The attempt's end and the next start come in one plan, so that the row between them is not stored."""
+    rule = RetryRule(outcomes=("banned",), pause_seconds=0, arguments={"proxy": "b"}, max_attempts=3)
+    play = Play(Workflow().add("a", plain, retry=RetryPolicy(max_attempts=3, rules=(rule,))))
+    play.advance()
+    play.planner.observe(AttemptEnd(0, 1, FAILED, play.now, "banned"))
+    plan = play.planner.advance(play.now)
+    bell = Bell()
+    course = Course(FlowRef(uid="u", epoch=1, version=1), "w", play.planner, 1, Writes(bell), Unconfirmed())
+    course.unconfirmed.add(plan.starts[0], 1, course.writes.overtake(plan.changes[0]))
+    steps = StepStarter(bell)
+    steps._look_at = play.now
+    [shown] = steps.unbegun(course, play.now)
+    assert shown.has_ended
+    assert (shown.row.state, shown.row.attempt, shown.row.in_flight) == (MemberState.AVAILABLE, 1, False)
+    assert rule_before(shown.row) == rule
 
 
 # unconfirmed starts
