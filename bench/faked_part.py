@@ -1,4 +1,4 @@
-"""A service's part with faked jobs: `python -m bench.faked_part NAME` runs `workers.NAME` on the `EndedCluster`."""
+"""A service's part with faked jobs: `python -m bench.faked_part NAME` runs the part on the `EndedCluster`."""
 
 import runpy
 import sys
@@ -11,7 +11,7 @@ from crawler_lifecycle.assembly import clusters
 from crawler_lifecycle.stack import plan
 
 FAKED = ("lifecycle", "scheduler")  # these parts make jobs or look at jobs
-real_command = plan._worker_command
+real_command = plan._command
 
 
 def faked_command(name: str) -> list[str]:
@@ -21,14 +21,14 @@ def faked_command(name: str) -> list[str]:
 @contextmanager
 def faked_jobs() -> Iterator[None]:
     """Let an embedded stack start its parts with faked jobs."""
-    with patch.object(plan, "_worker_command", faked_command):
+    with patch.object(plan, "_command", faked_command):
         yield
 
 
 def main() -> None:
     (part,) = sys.argv[1:]
     with patch.object(clusters, "cluster_of", ended_cluster):
-        runpy.run_module(f"workers.{part}", run_name="__main__")
+        runpy.run_module(f"crawler_lifecycle.processes.{part}", run_name="__main__")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,1 @@
-"""Mains of all processes, such as `python -m workers.lifecycle`."""
-
-from crawler_lifecycle.extras import require
-
-require("server")
+"""The processes by the names in manifests, such as `python -m workers.lifecycle`. Not in the wheel."""

@@ -14,8 +14,8 @@ from temporalio.worker import UnsandboxedWorkflowRunner
 from bench.floor.bare import BareWorkflow, no_op
 from crawler_lifecycle.assembly import process
 from crawler_lifecycle.assembly.parts import Parts
+from crawler_lifecycle.processes.lifecycle import make_worker
 from crawler_lifecycle.temporal.converter import lifecycle_data_converter
-from workers.lifecycle import make_worker
 
 TASK_QUEUE = "bench-floor"
 

@@ -162,7 +162,7 @@ def _hosts(records: FlowRecords) -> str:
     more = ", ..." if total > len(flows) else ""
     raise NotReady(
         f"no host takes the steps of {counted(total, 'flow')} ({', '.join(flows)}{more}): start "
-        "`python -m workers.flows MODULE` or `crawlctl up --flows FILE`"
+        "`crawlctl host MODULE` or `crawlctl up --flows FILE`"
     )
 
 

@@ -1,7 +1,4 @@
-"""Starts and ends a process of `workers/` without HTTP endpoints: settings, log, signals, disk watch and needs.
-
-If the start fails, the process prints a single line.
-"""
+"""Starts and ends a process without HTTP endpoints: settings, log, signals, disk watch and needs."""
 
 import asyncio
 import logging
@@ -28,30 +25,31 @@ logger = logging.getLogger(__name__)
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
-def run(main: Main, settings: Settings | None = None) -> NoReturn:
-    """Run `main` until `main` returns, then end the process. SIGTERM and SIGINT set the event given to `main`.
-
-    `settings`: default: read from the environment, which then loses its secrets.
-    """
+def run(main: Main) -> NoReturn:
+    """Run `main` with the settings in the environment, then end the process. An error is printed in a single line."""
     hide_process()
-    show_build()
     try:
-        settings = settings or configuration.load()
-        logs.configure(settings.log.format, settings.log.level)
-        for line in configuration.misspelt(os.environ):
-            logger.warning(line)
-        if settings.database.warning:
-            logger.warning(settings.database.warning)
-        forget_secrets()
         with extras.named():
-            asyncio.run(_run_until_signal(main, Parts(settings)))
+            run_until_signal(main, configuration.load())
     except LifecycleError as error:
         print(error.message, file=sys.stderr)  # noqa: T201 (the log may not be set up yet)
         sys.exit(1)
     sys.exit(0)
 
 
-async def _run_until_signal(main: Main, parts: Parts) -> None:
+def run_until_signal(main: Main, settings: Settings) -> None:
+    """Run `main`, whose event SIGTERM and SIGINT set. The environment loses its secrets."""
+    show_build()
+    logs.configure(settings.log.format, settings.log.level)
+    for line in configuration.misspelt(os.environ):
+        logger.warning(line)
+    if settings.database.warning:
+        logger.warning(settings.database.warning)
+    forget_secrets()
+    asyncio.run(_with_signals(main, Parts(settings)))
+
+
+async def _with_signals(main: Main, parts: Parts) -> None:
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in STOP_SIGNALS:

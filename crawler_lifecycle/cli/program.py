@@ -15,6 +15,7 @@ from crawler_lifecycle.console.failures import EXIT_CODES, Commands
 PLACES = {
     "up": "crawler_lifecycle.stack.up:up",
     "demo": "crawler_lifecycle.stack.demo:demo",
+    "host": "crawler_lifecycle.cli.host:host",
     "run": "crawler_lifecycle.runs.cli.running:run",
     "status": "crawler_lifecycle.cli.status:status",
     "list": "crawler_lifecycle.runs.cli.reading:list_runs",

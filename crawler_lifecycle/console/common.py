@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 TYPED_API = "crawlctl.api"  # key in the context's `meta`; the value is the typed --api
 # commands on the installation itself, or on their own stack
-DIRECT = ("up", "demo", "doctor", "db", "token", "accept-namespace", "prune", "flow run")
+DIRECT = ("up", "demo", "host", "doctor", "db", "token", "accept-namespace", "prune", "flow run")
 WITHOUT_API = (
-    "without an API work `up`, `demo`, `doctor`, `db`, `token`, `accept-namespace`, `prune`, `flow check`, `flow run` "
-    "and `stop --direct`"
+    "without an API work `up`, `demo`, `host`, `doctor`, `db`, `token`, `accept-namespace`, `prune`, `flow check`, "
+    "`flow run` and `stop --direct`"
 )
 Command = TypeVar("Command", bound=Callable[..., Any])
 CONTROL_CODES = (*range(32), *range(127, 160))

@@ -1,7 +1,7 @@
 """Authors' definitions for flows: graphs of crawls and Python steps.
 
 The package imports neither Temporal nor a database's library, so an author's module can be imported anywhere. A client
-pushes a workflow; `python -m workers.flows` runs its steps.
+pushes a workflow; `crawlctl host` runs its steps.
 """
 
 from crawler_lifecycle.flows.authors.functions import StepFunction, Worker, job, step, worker

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial
 from http import HTTPStatus
-from typing import Any
+from typing import Any, NoReturn
 from urllib.parse import urlsplit
 
 import h11
@@ -177,11 +177,11 @@ def _openapi_document(app: FastAPI) -> dict[str, Any]:
     return document
 
 
-def run(name: str, serve: Callable[[], None], document: Callable[[], Mapping[str, object]]) -> int:
-    """Serve, or print the OpenAPI document if the process has the argument `--openapi`. Return the exit status."""
+def run(name: str, serve: Callable[[], None], document: Callable[[], Mapping[str, object]]) -> NoReturn:
+    """Serve, or print the OpenAPI document if the process has the argument `--openapi`. Then end the process."""
     if sys.argv[1:] == ["--openapi"]:
         sys.stdout.write(json.dumps(document(), indent=2) + "\n")
-        return 0
+        sys.exit(0)
     hide_process()
     show_build()
     try:
@@ -189,8 +189,8 @@ def run(name: str, serve: Callable[[], None], document: Callable[[], Mapping[str
             serve()
     except LifecycleError as error:
         sys.stderr.write(f"{name}: {error.message}\n")
-        return 1
-    return 0
+        sys.exit(1)
+    sys.exit(0)
 
 
 def listen(url: str, variable: str, *, loopback_only: bool = False) -> socket.socket:

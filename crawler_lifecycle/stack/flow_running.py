@@ -195,7 +195,7 @@ def own_host_of(control: "Control", definition: "FlowDefinition") -> str:
 
 
 def _command(arguments: Sequence[str]) -> str:
-    return f"python -m workers.flows {shlex.join(arguments)}"
+    return f"crawlctl host {shlex.join(arguments)}"
 
 
 async def _in_a_temporary_stack(

@@ -1,4 +1,4 @@
-"""Plans the embedded stack: parts with their commands, settings and ports of all parts, and a default catalogue."""
+"""Plans the embedded stack: all parts with their commands, settings and ports, and the default catalogue."""
 
 import os
 import random
@@ -19,11 +19,11 @@ from crawler_lifecycle.settings.installation import TEMPORAL
 from crawler_lifecycle.temporal.connection import search_attribute_types
 
 LOOPBACK = "127.0.0.1"
-# below Linux's ports for clients: otherwise a client could get a chosen port before the server starts
-SERVER_PORTS = range(20_000, 32_768)
 PLACEHOLDER = (
     '# the scheduler service needs one crawler at least\n[crawlers.placeholder]\ncommand = ["{python}", "-V"]\n'
 )
+# below Linux's ports for clients: otherwise a client could get a chosen port before the server starts
+SERVER_PORTS = range(20_000, 32_768)
 # reads of Temporal's queues a second; with the default, 20, the steps of many runs would have to wait
 TEMPORAL_LIMITS = ("history.transferProcessorMaxPollRPS=1000", "history.timerProcessorMaxPollRPS=1000")
 # for Temporal's database: fast commits, which survive the kill of a process, but may not survive a power cut
@@ -78,19 +78,6 @@ def _is_taken(port: int) -> bool:
         except OSError:
             return True
     return False
-
-
-EXAMPLES = Path(__file__).parents[2] / "examples"  # exists only in a checkout
-DEFAULT = EXAMPLES / "catalogue.toml"
-
-
-def catalogue_in(folder: Path) -> Path:
-    """Return the example catalogue. Without a checkout, write a catalogue with a placeholder into the folder."""
-    if DEFAULT.exists():
-        return DEFAULT
-    path = folder / "catalogue.toml"
-    path.write_text(PLACEHOLDER)
-    return path
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +155,19 @@ class StackPlan:
         return others | self.environment
 
 
+EXAMPLES = Path(__file__).parents[2] / "examples"  # exists only in a checkout
+DEFAULT = EXAMPLES / "catalogue.toml"
+
+
+def catalogue_in(folder: Path) -> Path:
+    """Return the example catalogue. Without a checkout, write a catalogue with a placeholder into the folder."""
+    if DEFAULT.exists():
+        return DEFAULT
+    path = folder / "catalogue.toml"
+    path.write_text(PLACEHOLDER)
+    return path
+
+
 def make_plan(state: Path, ports: Ports, catalogue: Path, steps: StepModules | None = None) -> StackPlan:
     """Make the plan, and the files with tokens in the state folder. No part starts."""
     settings = configuration.load(state=state)
@@ -214,13 +214,13 @@ def temporal_part(plan: StackPlan) -> StackPart:
 
 
 def service_part(plan: StackPlan, name: str) -> StackPart:
-    return StackPart(name, _worker_command(name), own_variables=_tokens(plan, name) | _health_port(name))
+    return StackPart(name, _command(name), own_variables=_tokens(plan, name) | _health_port(name))
 
 
 def lifecycle_part(plan: StackPlan, drain_seconds: float) -> StackPart:
     stop_seconds = drain_seconds + SERVICE_STOP_SECONDS
     own = _tokens(plan, "lifecycle") | {name: os.environ[name] for name in OWN_PORTS & os.environ.keys()}
-    return StackPart("lifecycle", _worker_command("lifecycle"), own_variables=own, stop_seconds=stop_seconds)
+    return StackPart("lifecycle", _command("lifecycle"), own_variables=own, stop_seconds=stop_seconds)
 
 
 def _tokens(plan: StackPlan, name: str) -> dict[str, str]:
@@ -246,13 +246,13 @@ def _health_port(name: str) -> dict[str, str]:
 def steps_part(steps: StepModules, drain_seconds: float, *more_options: str) -> StackPart:
     """Return the host of steps: authors' code has a process of its own."""
     stop_seconds = drain_seconds + SERVICE_STOP_SECONDS
-    command = [sys.executable, "-u", *_worker_command("flows")[1:], *steps.options, *more_options]
+    command = [sys.executable, "-u", "-P", "-m", "crawler_lifecycle.cli", "host", *steps.options, *more_options]
     return StackPart("flows", command, OWN_PORTS, {}, stop_seconds, steps.output)
 
 
-def _worker_command(name: str) -> list[str]:
-    # -P: a folder called `workers` in the current folder must not be imported instead
-    return [sys.executable, "-P", "-m", f"workers.{name}"]
+def _command(name: str) -> list[str]:
+    # -P: modules in the current folder must not replace the service's
+    return [sys.executable, "-P", "-m", f"crawler_lifecycle.processes.{name}"]
 
 
 def _temporal_program() -> str:

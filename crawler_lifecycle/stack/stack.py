@@ -48,7 +48,7 @@ def owned(state: Path) -> Iterator[None]:
         except BlockingIOError as error:
             raise NotReady(
                 f"a stack runs on {state} already: end it, or choose another folder with --state; a further module "
-                "gets a host of its own beside it, with `python -m workers.flows FILE`"
+                "gets a host of its own beside it, with `crawlctl host FILE`"
             ) from error
         end_leftovers(state)
         yield

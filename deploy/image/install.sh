@@ -14,3 +14,5 @@ python3 -m venv "$tools"
 python3 -m venv --without-pip "$folder"
 "$tools/bin/pip" --python "$folder/bin/python" install --quiet --require-hashes -r "$here/requirements.lock"
 "$tools/bin/pip" --python "$folder/bin/python" install --quiet --no-deps "$tools"/wheels/*.whl
+# the names in manifests, which the wheel does not have
+cp -R workers "$folder"/lib/python3*/site-packages

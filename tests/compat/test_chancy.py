@@ -74,7 +74,7 @@ async def test_a_sequence_and_a_single_job_are_pushed(capsys: pytest.CaptureFixt
 async def test_a_worker_says_where_functions_run(caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(TimeoutError):
         await program.work()
-    assert "hosts run the functions: crawlctl up --flows FILE, or python -m workers.flows MODULE" in caplog.text
+    assert "hosts run the functions: crawlctl up --flows FILE, or crawlctl host MODULE" in caplog.text
 
 
 async def test_a_client_that_is_not_opened_is_the_innermost_client(flows: MemoryFlows) -> None:

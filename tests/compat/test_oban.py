@@ -32,7 +32,7 @@ async def test_a_program_runs_with_other_imports(caplog: pytest.LogCaptureFixtur
     assert reported.args == {"day": "sunday", "pages": 1}
     (line,) = caplog.messages
     assert line.startswith("Oban: postgresql://localhost/shop?sslmode=disable names no installation of this service")
-    assert line.endswith("and hosts of steps run the queues (mail): python -m workers.flows MODULE")
+    assert line.endswith("and hosts of steps run the queues (mail): crawlctl host MODULE")
     assert sorted(seen for seen in graphs.SEEN if isinstance(seen, list)) == [["mails/ann", "mails/bob"]]
 
 

@@ -16,31 +16,21 @@ import traceback
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
-import workers.dispatcher
-import workers.flows
-import workers.lifecycle
-import workers.scheduler
-import workers.watcher
-from crawler_lifecycle.assembly import process
-from crawler_lifecycle.flows.authors.modules import load
-from crawler_lifecycle.settings.installation import keep_installation
+from crawler_lifecycle.cli.program import main as crawlctl
+from crawler_lifecycle.processes import dispatcher, lifecycle, scheduler, watcher
 from tests.crash import graph, hooks, managing
 from tests.crash.deaths import Deaths
 from tests.crash.faults import Fault, Faulty
 
 PARTS: dict[str, Callable[[], Any]] = {
-    "lifecycle": lambda: process.run(workers.lifecycle.main),
-    "dispatcher": lambda: process.run(workers.dispatcher.main),
-    "watcher": lambda: process.run(workers.watcher.main),
-    "scheduler": lambda: sys.exit(workers.scheduler.main()),
-    "flows": lambda: process.run(
-        partial(workers.flows.serve, load([graph.__name__, managing.__name__]), [workers.flows.DEFAULT_QUEUE]),
-        keep_installation(),
-    ),
+    "lifecycle": lifecycle.main,
+    "dispatcher": dispatcher.main,
+    "watcher": watcher.main,
+    "scheduler": scheduler.main,
+    "flows": lambda: crawlctl(["host", graph.__name__, managing.__name__]),
 }
 PAUSE = 0.02
 BETWEEN_LOOKS = 0.2

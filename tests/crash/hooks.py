@@ -23,11 +23,6 @@ from temporalio.worker import (
 from temporalio.worker import WorkflowInstance as Instance
 from temporalio.worker import WorkflowInstanceDetails as Details
 
-import workers.dispatcher
-import workers.flows
-import workers.lifecycle
-import workers.scheduler
-import workers.watcher
 from crawler_lifecycle.assembly.plugin import LifecyclePlugin
 from crawler_lifecycle.clusters.local.cluster import LocalCluster
 from crawler_lifecycle.clusters.ports import Cluster
@@ -39,6 +34,7 @@ from crawler_lifecycle.hosts.managers.hosting import Managers, managers_of
 from crawler_lifecycle.managers.ports import ManagerLedger
 from crawler_lifecycle.model.looks import JobPhase
 from crawler_lifecycle.model.reasons import IMAGE_PULL, SUSPENDED
+from crawler_lifecycle.processes import dispatcher, flows, lifecycle, scheduler, watcher
 from crawler_lifecycle.runs.processes.dispatcher import Dispatcher
 from crawler_lifecycle.runs.processes.watcher import Watcher
 from crawler_lifecycle.temporal.boundary import Boundary  # noqa: F401 (loaded before the first fork)
@@ -74,7 +70,7 @@ def doomed(deaths: Deaths, faulty: Faulty | None = None) -> Iterator[None]:
             changed.enter_context(patch.object(LosingCommits, "faulty", faulty, create=True))
             changed.enter_context(patch("pymysql.connect", LosingCommits))
             faulty = None
-        changed.enter_context(patch.object(workers.lifecycle, "LifecyclePlugin", partial(_plugin, deaths, faulty)))
+        changed.enter_context(patch.object(lifecycle, "LifecyclePlugin", partial(_plugin, deaths, faulty)))
         # as in Kubernetes, so that a run comes to the removal of its jobs
         changed.enter_context(patch.object(LocalCluster, "records_stay", False))
         yield
@@ -90,9 +86,9 @@ def doomed_host(deaths: Deaths, faulty: Faulty | None = None) -> Iterator[None]:
     dying = partial(_dying, deaths)
     of_managers = dying if faulty is None else one_fault(faulty, dying)
     with (
-        patch.object(workers.flows, "LifecyclePlugin", partial(_plugin, deaths, None)),
-        patch.object(workers.flows, "StepHost", partial(_host, dying)),
-        patch.object(workers.flows, "managers_of", partial(_managers, of_managers)),
+        patch.object(flows, "LifecyclePlugin", partial(_plugin, deaths, None)),
+        patch.object(flows, "StepHost", partial(_host, dying)),
+        patch.object(flows, "managers_of", partial(_managers, of_managers)),
     ):
         yield
 
@@ -103,9 +99,9 @@ def troubled(deaths: Deaths) -> Iterator[None]:
     way = one_after_the_other(deaths.folder, partial(_dying, deaths))
     with ExitStack() as changed:
         for target, name, replacement in (
-            (workers.dispatcher, "Dispatcher", partial(_dispatcher, way, deaths.folder)),
-            (workers.watcher, "Watcher", partial(_watcher, way)),
-            (workers.scheduler, "make_app", partial(_app, way)),
+            (dispatcher, "Dispatcher", partial(_dispatcher, way, deaths.folder)),
+            (watcher, "Watcher", partial(_watcher, way)),
+            (scheduler, "make_app", partial(_app, way)),
         ):
             changed.enter_context(patch.object(target, name, replacement))
         yield

@@ -22,13 +22,13 @@ from crawler_lifecycle.model.naming import EXPORT_WORKFLOW
 from crawler_lifecycle.model.requests import RunRequest, StopRequest
 from crawler_lifecycle.model.run_plan import ExportAgain, RunRef
 from crawler_lifecycle.model.states import RunStatus
+from crawler_lifecycle.processes.lifecycle import working
 from crawler_lifecycle.runs.ports import NewRun
 from crawler_lifecycle.settings.installation import Installation
 from tests.kit.clusters.clusters import LocalBench
 from tests.kit.clusters.schedulers import TOKEN, a_catalogue, served
 from tests.kit.data.databases import ref_to
 from tests.kit.waiting import eventually, eventually_async
-from workers.lifecycle import working
 
 CATALOGUE = '[crawlers.sleeper]\ncommand = ["/bin/sh", "-c", "exec sleep 300"]\n'
 ARCHIVES = 100

@@ -18,12 +18,12 @@ from crawler_lifecycle.clusters.adapters.catalogue import Catalogue
 from crawler_lifecycle.clusters.kubernetes.act.job_spec import PodSettings, job_of
 from crawler_lifecycle.clusters.kubernetes.http.server_checks import RIGHTS
 from crawler_lifecycle.model.deployment import Crawler, DeploymentRequest
+from crawler_lifecycle.processes.flows import END_SECONDS
 from crawler_lifecycle.settings import Settings, configuration
 from crawler_lifecycle.triggers.queue import ANSWER_SECONDS, POLL_SECONDS
 from tests.deploy import manifests
 from tests.deploy.manifests import INSTALLATIONS, KUBERNETES, KUSTOMIZATION, Document, Folder, problems, read
 from tests.kit.clusters.pod_shapes import SHAPED
-from workers.flows import END_SECONDS
 
 HOME, CRAWLS = Folder(KUBERNETES / "base" / "home"), Folder(KUBERNETES / "base" / "crawls")
 FLOWS = Folder(KUBERNETES / "components" / "flows")
@@ -331,7 +331,7 @@ def test_a_host_of_steps_has_no_account_of_ours() -> None:
     assert {each["metadata"]["namespace"] for each in FLOWS.manifests} == {HOME.kustomization["namespace"]}
     pod = documents["Deployment", "flows"]["spec"]["template"]["spec"]
     (container,) = pod["containers"]
-    assert container["command"] == ["python", "-m", "workers.flows"]
+    assert container["command"] == ["crawlctl", "host"]
     assert pod["automountServiceAccountToken"] is False
     assert list(mounted_secrets(pod)) == ["CRAWLER_DATABASE__URL"]
     mounted = {volume["secret"]["secretName"] for volume in pod["volumes"] if "secret" in volume}

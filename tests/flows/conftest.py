@@ -16,10 +16,10 @@ from crawler_lifecycle.flows.authors.modules import load
 from crawler_lifecycle.hosts.contexts import StepClients
 from crawler_lifecycle.hosts.host import StepHost
 from crawler_lifecycle.model.naming import steps_queue
+from crawler_lifecycle.processes.flows import for_steps, working
 from crawler_lifecycle.settings.processes import FlowSettings
 from tests.kit.data.databases import copy_of
 from tests.kit.temporal.flow_stage import FlowStage, flow_stage
-from workers.flows import for_steps, working
 
 MODULES = (
     "tests.compat.graphs",

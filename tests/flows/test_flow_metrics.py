@@ -48,7 +48,7 @@ def test_flows_whose_steps_no_host_takes_are_counted_and_named(
     assert checks._hosts(records) == "no flow waits for a host of steps"
     pushed(database, Workflow(id="w").add("a", plain))
     assert registry.get_sample_value("crawler_flows_without_host") == 1
-    with pytest.raises(NotReady, match=r"the steps of 1 flow \(w\): start `python -m workers.flows MODULE`"):
+    with pytest.raises(NotReady, match=r"the steps of 1 flow \(w\): start `crawlctl host MODULE`"):
         checks._hosts(records)
 
 

@@ -44,5 +44,5 @@ async def test_a_silent_flow_says_once_what_its_jobs_wait_for(
 
     await show_changes(changes())
     module = plain.__module__
-    expected = f"host:{module}: no host has taken the step yet (python -m workers.flows {module})"
+    expected = f"host:{module}: no host has taken the step yet (crawlctl host {module})"
     assert capsys.readouterr().out.count(f"shops  waits      2 jobs: {expected}") == 1

@@ -25,7 +25,7 @@ def test_why_names_the_host_that_has_to_end_a_stopped_step(stored: SqlStore, cra
         return json.loads(crawlctl("flow", "why", flow.id, *job, "--json").stdout)
 
     assert why("a")["cause"] == (
-        "cancel_requested, settling: a host has to end its attempt (python -m workers.flows tests.kit.authors.work)"
+        "cancel_requested, settling: a host has to end its attempt (crawlctl host tests.kit.authors.work)"
     )
     assert why()["because"][0]["cause"] == why("a")["cause"]
     flow.end(flow.last("a"))

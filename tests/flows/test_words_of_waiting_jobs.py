@@ -25,7 +25,7 @@ pytestmark = pytest.mark.regression(
 )
 
 MODULE = plain.__module__
-WAITS = f"host:{MODULE}: no host has taken the step yet (python -m workers.flows {MODULE})"
+WAITS = f"host:{MODULE}: no host has taken the step yet (crawlctl host {MODULE})"
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from crawler_lifecycle.hosts.host import code_version
 from crawler_lifecycle.stack.plan import StepModules
 from tests.hosts import authors
 from tests.hosts.supervised import hosted
+from tests.kit.service.embedded import CRAWLCTL
 
 MODULE = authors.__name__
 
@@ -168,11 +169,9 @@ def test_a_push_at_the_top_level_is_told_with_its_line(tmp_path: Path) -> None:
 def test_a_host_with_a_broken_module_ends_with_one_line(tmp_path: Path) -> None:
     path = tmp_path / "broken_module.py"
     path.write_text("x = 1\nraise ValueError('no shop')")
-    ended = subprocess.run(
-        [sys.executable, "-P", "-m", "workers.flows", str(path)], capture_output=True, text=True, timeout=60
-    )
-    assert ended.returncode == 1
-    assert ended.stderr == f"{path} cannot be imported: ValueError: no shop ({path}, line 2)\n"
+    ended = subprocess.run([*CRAWLCTL, "host", str(path)], capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 4
+    assert ended.stderr == f"Error: {path} cannot be imported: ValueError: no shop ({path}, line 2)\n"
 
 
 def test_the_stacks_host_gets_absolute_paths_and_the_folder_for_modules(

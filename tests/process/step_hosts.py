@@ -2,7 +2,6 @@
 
 import asyncio
 import signal
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -21,7 +20,7 @@ from crawler_lifecycle.flows.rules.messages import RunSteps, StepsEnded
 from crawler_lifecycle.model.naming import steps_queue
 from tests.hosts.supervised import planned
 from tests.kit.data.flows import Flow
-from tests.kit.service.embedded import environment
+from tests.kit.service.embedded import CRAWLCTL, environment
 
 DOOMED = Path(__file__).with_name("doomed_steps.py")
 RESTART_PAUSE = 0.2
@@ -69,7 +68,7 @@ class StepHosts:
         }
         with self.log.open("ab") as log:
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-P", "-m", "workers.flows", *(words or (self.module,))),
+                *(*CRAWLCTL, "host", *(words or (self.module,))),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

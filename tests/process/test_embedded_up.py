@@ -186,10 +186,10 @@ def _job(state: Path) -> list[psutil.Process]:
 
 
 def _service(state: Path) -> list[psutil.Process]:
-    """Return the processes of the stack itself: Temporal, the parts with a main in `workers`, the reaper."""
+    """Return the processes of the stack itself: Temporal, the parts with a main in `processes`, the reaper."""
 
     def is_part(process: psutil.Process) -> bool:
-        mains = ("workers.", "crawler_lifecycle.stack.")
+        mains = ("crawler_lifecycle.processes.", "crawler_lifecycle.stack.")
         return any(word == "start-dev" or word.startswith(mains) for word in process.cmdline())
 
     return processes_of(state, is_part)

@@ -12,7 +12,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.kit.service.embedded import ask, crawlctl, environment, processes_of, up
+from tests.kit.service.embedded import CRAWLCTL, ask, crawlctl, environment, processes_of, up
 from tests.kit.waiting import eventually
 
 pytestmark = [pytest.mark.process, pytest.mark.system, pytest.mark.timeout(300)]
@@ -155,7 +155,7 @@ def leftovers(home: Path) -> list[psutil.Process]:
 
 
 def hosts(home: Path) -> list[psutil.Process]:
-    return processes_of(home / "graph.py", lambda process: "workers.flows" in process.cmdline())
+    return processes_of(home / "graph.py", lambda process: "host" in process.cmdline())
 
 
 async def test_a_graph_runs_to_its_end_without_a_stack(home: Path) -> None:
@@ -210,7 +210,7 @@ async def test_beside_a_stack_the_outcome_is_the_exit_status(home: Path) -> None
                 assert await command.end(number) == (130 if number is signal.SIGINT else -number)
             if number is signal.SIGINT:
                 assert "flow long continues: crawlctl flow watch long" in command.output
-                waits = f"its steps wait for a host: python -m workers.flows {home / 'graph.py'} --flow long"
+                waits = f"its steps wait for a host: crawlctl host {home / 'graph.py'} --flow long"
                 assert waits in command.output
             await eventually(lambda: not hosts(home) or None, "no host is left")
         _, stopped = await ask(state, "flow", "stop", "long")
@@ -228,7 +228,7 @@ async def test_the_host_after_an_interruption_has_the_flow_and_the_flows_that_it
                 await asyncio.sleep(0.2)
         assert why["cause"] == "host:graph --flow parent"
         host = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "workers.flows", "graph.py", "--flow", "parent"),
+            *(*CRAWLCTL, "host", "graph.py", "--flow", "parent"),
             cwd=home,
             env=environment(home, {"CRAWLER_STATE": str(state)}),
         )

@@ -13,7 +13,7 @@ from crawler_lifecycle.hosts.functions import MAIN
 from crawler_lifecycle.settings.configuration import forget_secrets
 from crawler_lifecycle.settings.installation import Kept, environment_for_child, keep_installation, locate
 from tests.kit.service import embedded
-from tests.kit.service.embedded import stack_processes, up
+from tests.kit.service.embedded import CRAWLCTL, stack_processes, up
 from tests.kit.waiting import until
 
 READ = "import sys; sys.stdout.write(open(f'/proc/{sys.argv[1]}/environ').read())"
@@ -93,7 +93,7 @@ def starts_a_program(folder: Path) -> tuple[Path, Path]:
 def test_a_program_of_a_host_of_steps_inherits_no_secret(tmp_path: Path) -> None:
     module, seen = starts_a_program(tmp_path)
     settings = {"CRAWLER_STATE": str(tmp_path), "CRAWLER_DATABASE__URL": "sqlite:////secret", "INNOCENT": "kept"}
-    host = subprocess.Popen([sys.executable, "-m", "workers.flows", str(module)], env=os.environ | SECRETS | settings)
+    host = subprocess.Popen([*CRAWLCTL, "host", str(module)], env=os.environ | SECRETS | settings)
     try:
         until(lambda: seen.exists() or None, "the host has imported the module")
     finally:

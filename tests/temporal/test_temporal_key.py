@@ -25,6 +25,7 @@ from crawler_lifecycle.base.background import in_background
 from crawler_lifecycle.clusters.local.cluster import LocalCluster
 from crawler_lifecycle.database import migrate
 from crawler_lifecycle.errors import NotReady
+from crawler_lifecycle.processes import lifecycle
 from crawler_lifecycle.runs.processes.watcher import Watcher
 from crawler_lifecycle.settings.installation import Installation
 from crawler_lifecycle.temporal.engine import Engine
@@ -36,7 +37,6 @@ from tests.kit.temporal.plays import working
 from tests.kit.temporal.servers import FAST, temporal_program
 from tests.kit.waiting import eventually, until
 from tests.kubernetes.certificates import Certificates
-from workers import lifecycle
 
 KEY = "the-key-of-this-test"
 CATALOGUE = '[crawlers.short]\ncommand = ["/bin/sh", "-c", "sleep 1"]\n'
@@ -151,7 +151,7 @@ async def test_a_worker_outlives_a_key_that_is_withdrawn(
         monkeypatch.setenv(name, value)
     with installation(tmp_path, guarded_server.variables) as (located, http):
         control, stopped = Control(located), asyncio.Event()
-        async with in_background(lifecycle.main(control.parts, stopped)) as worker:
+        async with in_background(lifecycle.serve(control.parts, stopped)) as worker:
             await asyncio.to_thread(_start, http)
             monkeypatch.setattr(guarded_server.gate, "key", "a-new-key")
             await eventually(lambda: "TEMPORAL_API_KEY" in caplog.text, "the line about the key")

@@ -10,11 +10,11 @@ from temporalio.testing import WorkflowEnvironment
 from crawler_lifecycle.assembly import checks
 from crawler_lifecycle.assembly.checks import check_retention
 from crawler_lifecycle.errors import NotReady
+from crawler_lifecycle.processes import lifecycle
 from crawler_lifecycle.settings import Settings
 from crawler_lifecycle.settings.processes import MetricsSettings
 from crawler_lifecycle.stack.plan import free_ports
 from crawler_lifecycle.temporal.engine import Engine
-from workers import lifecycle
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from temporalio.plugin import SimplePlugin
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import UnsandboxedWorkflowRunner
 
+from crawler_lifecycle.processes.lifecycle import make_worker
 from crawler_lifecycle.settings.processes import WorkerSettings
-from workers.lifecycle import make_worker
 
 pytestmark = pytest.mark.regression(
     "A busy worker took so many workflow tasks at once that Temporal gave them, and their steps, out twice"

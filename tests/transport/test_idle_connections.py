@@ -6,9 +6,9 @@ from threading import Thread
 import pytest
 import uvicorn
 
+from crawler_lifecycle.processes.scheduler import KEEP_ALIVE_SECONDS
 from crawler_lifecycle.transport import http_client
 from crawler_lifecycle.transport.http_client import IDLE_SECONDS, HttpClient
-from workers.scheduler import KEEP_ALIVE_SECONDS
 
 pytestmark = pytest.mark.regression(
     "A request on an idle connection got no answer if the server closed the connection in that moment"

@@ -13,8 +13,7 @@ from unittest.mock import patch
 
 from botocore.client import BaseClient
 
-import workers.triggers
-from crawler_lifecycle.assembly import process
+from crawler_lifecycle.processes import triggers
 from crawler_lifecycle.transport.http_client import HttpClient
 
 POST = "POST"
@@ -52,7 +51,7 @@ def main() -> None:
         patch.object(BaseClient, "_make_api_call", death.around(BaseClient._make_api_call)),
         patch.object(HttpClient, "request", death.around(HttpClient.request)),
     ):
-        process.run(workers.triggers.main)
+        triggers.main()
 
 
 if __name__ == "__main__":

@@ -5,9 +5,9 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, TypeAdapter
 
+from crawler_lifecycle.processes.api import ROUTERS
 from crawler_lifecycle.web.app import openapi_document
 from tests.kit.service.apis import DOCUMENT
-from workers.api import ROUTERS
 
 
 def test_the_document_is_up_to_date() -> None:

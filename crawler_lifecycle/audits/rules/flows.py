@@ -75,7 +75,7 @@ def end_unanswered(key: str, name: str, ended_at: datetime, *, is_failing: bool)
     problem = (
         "a failure of the author's code pauses the manager: mend the code, then use `crawlctl flow resume`"
         if is_failing
-        else "no host runs the manager: look for a host with the manager's module (`python -m workers.flows`)"
+        else "no host runs the manager: look for a host with the manager's module (`crawlctl host`)"
     )
     message = f"{name} ended at {timestamp(ended_at)}, and its manager has not reacted to the end"
     return Finding(kind=FindingKind.MANAGED_END_UNANSWERED, subject=key, message=message, problem=problem)

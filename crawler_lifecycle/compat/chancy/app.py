@@ -70,5 +70,5 @@ class Chancy(Application, Delegate):
     async def declare(self, queue: Queue, *, upsert: bool = False) -> Queue:
         """Do nothing: a queue begins with its first job, and a host chooses its queues."""
         del upsert
-        say("Chancy.declare", f"a host takes the queue by python -m workers.flows MODULE --queue {queue.name}")
+        say("Chancy.declare", f"a host takes the queue by crawlctl host MODULE --queue {queue.name}")
         return queue

@@ -7,14 +7,14 @@ from crawler_lifecycle.compat.chancy.plugin import say
 
 
 class Worker:
-    """A stand-in without jobs: `crawlctl up --flows FILE` or `python -m workers.flows MODULE` hosts functions."""
+    """A stand-in without jobs: `crawlctl up --flows FILE` or `crawlctl host MODULE` hosts functions."""
 
     def __init__(self, chancy: Any, **options: Any) -> None:
         self.chancy = chancy
         self.options = options
 
     async def start(self) -> None:
-        say("Worker.start", "hosts run the functions: crawlctl up --flows FILE, or python -m workers.flows MODULE")
+        say("Worker.start", "hosts run the functions: crawlctl up --flows FILE, or crawlctl host MODULE")
 
     async def stop(self, *, timeout: float | None = None) -> bool:
         del timeout

@@ -68,7 +68,7 @@ class Oban(Application):
 
     def note(self) -> str:
         queues = ", ".join(self.queues)
-        return f", and hosts of steps run the queues ({queues}): python -m workers.flows MODULE" if queues else ""
+        return f", and hosts of steps run the queues ({queues}): crawlctl host MODULE" if queues else ""
 
     async def start(self) -> "Oban":
         """Open the client."""

@@ -59,9 +59,9 @@ def cause_in_words(cause: str | None) -> str | None:
         return None
     word, _, module = cause.partition(":")
     if word == HOST:
-        return f"{cause}: no host has taken the step yet (python -m workers.flows {module})"
+        return f"{cause}: no host has taken the step yet (crawlctl host {module})"
     if word == SILENT_HOST:
-        return f"{cause}: its host is silent; another host takes the step over (python -m workers.flows {module})"
+        return f"{cause}: its host is silent; another host takes the step over (crawlctl host {module})"
     if word == BROKEN_MODULE:
         return f"{word}: {module}; the step starts once the module is repaired"
     return SENTENCES.get(cause, cause)

@@ -85,7 +85,7 @@ def _reason_and_settling(row: MemberRow) -> str | None:
     if not row.route:
         return row.reason  # a crawl is explained by its run
     host = host_of(row.route)
-    settling = f"{words.SETTLING}: a host has to end its attempt (python -m workers.flows {host})"
+    settling = f"{words.SETTLING}: a host has to end its attempt (crawlctl host {host})"
     return f"{row.reason}, {settling}" if row.reason else settling
 
 

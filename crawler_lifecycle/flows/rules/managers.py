@@ -54,7 +54,7 @@ def manager_explained(manager: ManagerStatus, member: Why, intent: FlowIntent) -
 def without_host(manager: ManagerStatus, cause: str | None = None) -> str:
     """Return the wait for a host. `cause`: the member's own cause, with the hosts' flow."""
     _, own, flow = (cause or "").partition(" --flow ")
-    command = f"python -m workers.flows FILE --flow {flow}" if own else "crawlctl up --flows FILE"
+    command = f"crawlctl host FILE --flow {flow}" if own else "crawlctl up --flows FILE"
     return f"{NO_HOST}: no running host has loaded the manager {manager.function}: start `{command}`"
 
 

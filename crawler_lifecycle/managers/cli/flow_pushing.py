@@ -57,7 +57,7 @@ def start(
 
     ARGUMENTS are the manager's command line, after `--`. The manager's own parser checks the line before anything is
     written, if the module is on this machine. A second start under the same flow id joins the first one; with another
-    class or other arguments, the start is refused. The manager needs a host: `python -m workers.flows MODULE`, or
+    class or other arguments, the start is refused. The manager needs a host: `crawlctl host MODULE`, or
     `crawlctl up --flows FILE`.
 
     \b
@@ -90,7 +90,7 @@ def push(
     """Store the workflow in FILE: a Python file, or a definition as JSON. Print the flow's id.
 
     A push of a known id updates the flow. The flow is stored even if all workers and Temporal are away. Its steps
-    need a host: `python -m workers.flows FILE`, or `crawlctl up --flows FILE`.
+    need a host: `crawlctl host FILE`, or `crawlctl up --flows FILE`.
 
     \b
     Examples:

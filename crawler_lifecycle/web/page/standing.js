@@ -2,7 +2,7 @@
 
 import { cause, inWords, number, pill } from "/kit.js";
 
-const HOST = "start one with crawlctl up --flows FILE, or python -m workers.flows";
+const HOST = "start one with crawlctl up --flows FILE, or crawlctl host";
 const WORDS = {
   approval: "waits for a decision", executing: "is running", dependencies: "waits for other jobs", start: "waits for a worker to start it",
   no_supervisor: "waits for a worker: none continues the flow", paused: "the flow is paused", draining: "the flow is being drained",
@@ -14,7 +14,7 @@ const WORDS = {
   result_too_large: "its result is too large", result_unusable: "its result is not usable", result_mismatch: "its result does not fit",
 };
 const WITH_NAME = {
-  host: (name) => `no running host has taken its step: ${name.includes(" --flow ") ? "start its own with python -m workers.flows" : HOST} ${name}`,
+  host: (name) => `no running host has taken its step: ${name.includes(" --flow ") ? "start its own with crawlctl host" : HOST} ${name}`,
   broken_module: (problem) => `${problem}; it starts once the module is repaired`,
   silent_host: (name) => `its host does not answer, and no other host of ${name} has taken over`,
   dependency: (name) => `${name} did not complete`, outcome: (name) => `ended with the outcome ${name}`,

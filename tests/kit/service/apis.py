@@ -19,9 +19,9 @@ from crawler_lifecycle.assembly.control import Control
 from crawler_lifecycle.http.http_process import server_config
 from crawler_lifecycle.http.tokens import Scope, Tokens
 from crawler_lifecycle.model.deployment import Problem
+from crawler_lifecycle.processes.api import ROUTERS
 from crawler_lifecycle.settings.installation import Installation
 from crawler_lifecycle.web.app import make_app
-from workers.api import ROUTERS
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "api-openapi.json"
 PATIENCE = 60.0

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from crawler_lifecycle.errors import NotReady
+from crawler_lifecycle.processes import flows as host
 from crawler_lifecycle.settings import stack_file
 from crawler_lifecycle.settings.installation import locate
 from crawler_lifecycle.settings.stack_file import StackFile
 from crawler_lifecycle.temporal.connection import TemporalConnection, identity_for
-from workers import flows as host
 
 STACK = StackFile(
     stack="one",

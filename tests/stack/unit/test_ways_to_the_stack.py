@@ -47,7 +47,7 @@ def test_a_second_stack_on_a_folder_is_told_how_a_further_module_gets_a_host(tmp
         pytest.fail("two stacks own the folder")
     assert str(refused.value) == (
         f"a stack runs on {tmp_path} already: end it, or choose another folder with --state; a further module gets a "
-        "host of its own beside it, with `python -m workers.flows FILE`"
+        "host of its own beside it, with `crawlctl host FILE`"
     )
     with owned(tmp_path):
         """The folder is free again."""
