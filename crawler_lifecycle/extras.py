@@ -12,6 +12,7 @@ from crawler_lifecycle.errors import NotReady
 
 EXTRAS = {
     "aws": ("boto3", "botocore"),
+    "examples": ("scrapy",),
     "kubernetes": ("kubernetes", "yaml"),
     "mysql": ("pymysql",),
     "server": (

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from crawler_lifecycle import extras
 from crawler_lifecycle.console.common import (
     TYPED_STATE,
     api_option,
@@ -54,8 +55,7 @@ def demo(results: Path, keep: bool, as_json: bool) -> None:
     from crawler_lifecycle.stack.plan import DEFAULT, Ports, make_plan
     from crawler_lifecycle.stack.stack import Stack, owned
 
-    if not DEFAULT.exists():
-        raise NotReady(f"the examples are not in {DEFAULT.parent}: the demo runs in a checkout")
+    extras.require("examples")
     _remove_settings()
     with temporary_folder("crawl-demo-") as folder:
         state = Path(folder).resolve() / "state"
@@ -192,7 +192,7 @@ def _print_next(archive: Path) -> None:
         "",
         "Next:",
         f"  {_list_command()} {archive}",
-        "  make up       start the service and its page until Ctrl-C; then, in a second terminal:",
+        f"  {crawlctl_command()} up    start the service and its page until Ctrl-C; then, in a second terminal:",
         f"  {crawlctl_command()} run {CRAWLER}",
     ):
         print_line(line)

@@ -18,10 +18,10 @@ from crawler_lifecycle.settings import PREFIX, configuration, stack_file
 from crawler_lifecycle.settings.installation import TEMPORAL
 from crawler_lifecycle.temporal.connection import search_attribute_types
 
+INSTALLED = Path(__file__).parents[1] / "examples"  # from the wheel
+EXAMPLES = INSTALLED if INSTALLED.exists() else Path(__file__).parents[2] / "examples"
+DEFAULT = EXAMPLES / "catalogue.toml"  # the image has none
 LOOPBACK = "127.0.0.1"
-PLACEHOLDER = (
-    '# the scheduler service needs one crawler at least\n[crawlers.placeholder]\ncommand = ["{python}", "-V"]\n'
-)
 # below Linux's ports for clients: otherwise a client could get a chosen port before the server starts
 SERVER_PORTS = range(20_000, 32_768)
 # reads of Temporal's queues a second; with the default, 20, the steps of many runs would have to wait
@@ -153,19 +153,6 @@ class StackPlan:
         """The environment of a child: the stack's settings replace the caller's settings."""
         others = {name: value for name, value in os.environ.items() if not name.startswith((PREFIX, TEMPORAL))}
         return others | self.environment
-
-
-EXAMPLES = Path(__file__).parents[2] / "examples"  # exists only in a checkout
-DEFAULT = EXAMPLES / "catalogue.toml"
-
-
-def catalogue_in(folder: Path) -> Path:
-    """Return the example catalogue. Without a checkout, write a catalogue with a placeholder into the folder."""
-    if DEFAULT.exists():
-        return DEFAULT
-    path = folder / "catalogue.toml"
-    path.write_text(PLACEHOLDER)
-    return path
 
 
 def make_plan(state: Path, ports: Ports, catalogue: Path, steps: StepModules | None = None) -> StackPlan:

@@ -10,7 +10,7 @@ from pathlib import Path
 from crawler_lifecycle.client.blocking import LoopThread
 from crawler_lifecycle.settings import PREFIX
 from crawler_lifecycle.settings.installation import TEMPORAL
-from crawler_lifecycle.stack.plan import Ports, StepModules, catalogue_in, make_plan
+from crawler_lifecycle.stack.plan import DEFAULT, Ports, StepModules, make_plan
 from crawler_lifecycle.stack.stack import Stack, owned
 
 logger = logging.getLogger(__name__)
@@ -28,8 +28,7 @@ def temporary_stack(
     with tempfile.TemporaryDirectory(prefix="flow-tests-", ignore_cleanup_errors=True) as folder:
         state = Path(folder).resolve() / "state"
         with _without_settings(), owned(state), LoopThread() as thread:
-            crawlers = (catalogue or catalogue_in(Path(folder))).absolute()
-            plan = make_plan(state, Ports.free(), crawlers, StepModules(tuple(modules), tuple(queues)))
+            plan = make_plan(state, Ports.free(), catalogue or DEFAULT, StepModules(tuple(modules), tuple(queues)))
             running = Stack(plan, logger.info, temporary=True).running()
             thread.run(running.__aenter__())
             try:

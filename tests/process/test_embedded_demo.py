@@ -62,7 +62,7 @@ async def test_a_demo_keeps_its_stack_only_if_asked(home: Path) -> None:
         assert await command.end() == 0, command.output
     assert not re.search(LINK, command.output)
     next_steps = command.output[command.output.index("Next:") :]
-    assert "make up" in next_steps
+    assert "crawlctl up" in next_steps
     assert "crawlctl run bookshop" in next_steps
 
 
