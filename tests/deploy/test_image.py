@@ -12,6 +12,7 @@ import pytest
 from crawler_lifecycle import __version__
 from crawler_lifecycle.assembly.store import SqlStore
 from crawler_lifecycle.cli.program import main
+from crawler_lifecycle.console.failures import commands_in
 from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.model.deployment import Crawler
 from crawler_lifecycle.model.requests import RunRequest
@@ -52,7 +53,7 @@ def typed(command: click.Command) -> Iterator[str]:
 
 
 def every_verb(group: click.Group, *above: str) -> Iterator[list[str]]:
-    for name, command in group.commands.items():
+    for name, command in commands_in(click.Context(group), group).items():
         if isinstance(command, click.Group):
             yield from every_verb(command, *above, name)
         else:
@@ -60,7 +61,7 @@ def every_verb(group: click.Group, *above: str) -> Iterator[list[str]]:
 
 
 # before the tests that bring a database into the state folder
-@pytest.mark.parametrize("part", ["lifecycle", "dispatcher", "watcher"])
+@pytest.mark.parametrize("part", ["lifecycle", "dispatcher", "watcher", "api"])
 def test_a_process_without_settings_is_one_line(image: Image, part: str) -> None:
     ended = image.start("python", "-m", f"workers.{part}")
     assert (ended.returncode, ended.stdout) == (1, "")
@@ -115,6 +116,14 @@ def test_the_program_is_the_installed_one(image: Image) -> None:
     assert "doctor" in image.start("crawlctl", "--help").stdout
     where = image.start("python", "-c", "import crawler_lifecycle, workers; print(crawler_lifecycle.__file__)").stdout
     assert where.startswith(str(image.folder / "app"))
+
+
+@pytest.mark.parametrize("command", [["crawlctl", "host"], ["python", "-m", "workers.flows"]], ids=" ".join)
+def test_a_host_without_its_module_is_one_line(image: Image, command: list[str]) -> None:
+    ended = image.start(*command, "my_project.flows")
+    assert (ended.returncode, ended.stdout) == (4, "")
+    (line,) = ended.stderr.splitlines()
+    assert line == "Error: my_project.flows cannot be imported: ModuleNotFoundError: No module named 'my_project'"
 
 
 def test_it_brings_its_schema_and_writes_into_its_state_folder_only(image: Image) -> None:
