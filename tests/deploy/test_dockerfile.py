@@ -15,6 +15,12 @@ def test_what_is_copied_is_not_ignored() -> None:
     assert copied == sent
 
 
+def test_the_names_in_manifests_are_copied() -> None:
+    manifests = "".join(path.read_text() for path in (CHECKOUT / "deploy").rglob("*.yaml"))
+    named = set(re.findall(r"\bworkers\.(\w+)", manifests))
+    assert named == {path.stem for path in (CHECKOUT / "workers").glob("[a-z]*.py")} - {"flows"}
+
+
 def test_its_base_is_an_exact_version_and_the_howto_names_the_same() -> None:
     (base,) = re.findall(r"^ARG BASE=(.+)$", DOCKERFILE.read_text(), re.MULTILINE)
     assert re.fullmatch(r"python:3\.11\.\d+-slim-[a-z]+(@sha256:[0-9a-f]{64})?", base)

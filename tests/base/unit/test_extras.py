@@ -9,7 +9,9 @@ from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from crawler_lifecycle.cli.program import main
 from crawler_lifecycle.extras import EXTRAS
 
 PROJECT = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
@@ -52,13 +54,21 @@ def test_authors_need_no_extra(module: str) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("command", ["doctor", "up", "demo", "db upgrade"])
+@pytest.mark.parametrize("command", ["doctor", "up", "demo", "db upgrade", "host my_flows"])
 def test_a_command_names_the_missing_extra(command: str, tmp_path: Path) -> None:
     code = "from crawler_lifecycle.cli.__main__ import run\nsys.exit(run())"
     done = without_extras(code, *command.split(), CRAWLER_STATE=str(tmp_path))
     assert done.returncode == 4, done.stderr
     (line,) = done.stderr.splitlines()
     assert "is not installed: pip install 'crawler-lifecycle[server]'" in line
+
+
+def test_the_demo_names_the_extra_with_its_crawl(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(EXTRAS, "examples", ("no_such_library",))
+    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
+    done = CliRunner().invoke(main, ["demo"])
+    assert done.exit_code == 4
+    assert done.stderr == "Error: no_such_library is not installed: pip install 'crawler-lifecycle[examples]'\n"
 
 
 @pytest.mark.parametrize("module", ["workers.lifecycle", "crawler_lifecycle.testing"])
