@@ -25,6 +25,7 @@ MINUTES = {
     "sqlite: managers, 1": 1.5,
     "sqlite: managers, calls that fail": 1.5,
     "tests/clusters/contracts/test_cluster.py": 1.5,
+    "tests/deploy/test_image.py": 3.0,
     "tests/kubernetes/test_acting.py": 2.0,
     "tests/kubernetes/test_adapter.py": 3.0,
     "tests/kubernetes/test_crowd.py": 5.0,
