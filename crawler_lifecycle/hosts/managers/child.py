@@ -25,7 +25,7 @@ from crawler_lifecycle.managers.authors.link import AuthorsFailure, ManagerLink
 from crawler_lifecycle.model.manager_items import CodeProblem
 
 
-class Host:
+class HostChannel:
     """The host at the other end of the channel."""
 
     def __init__(self, channel: Channel) -> None:
@@ -65,7 +65,7 @@ class Host:
 def main() -> NoReturn:
     end_with_parent(signal.SIGKILL)
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")  # the host takes the lines
-    host = Host(Channel(socket.socket(fileno=int(sys.argv[1]))))
+    host = HostChannel(Channel(socket.socket(fileno=int(sys.argv[1]))))
     host.tell(_brought_on(host.link(), host.next_message()))
     host.next_message()  # the host ends the process
     end_with_children()
