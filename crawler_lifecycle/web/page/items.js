@@ -8,7 +8,6 @@ const BAD = ["failed", "cancelled", "refused"];
 export const ENDED = ["completed", ...BAD];
 export const ITEM_STATES = ["waiting", "running", ...ENDED];
 const PAGE = 100;
-const MOST_TURNS = 10; // pages without an item in a row, each of which the API has read for
 const CANCELLED = "What is cancelled is never crawled, unless somebody retries it.";
 
 export function makeItems({ path, place, keep, act, send, signal }) {
@@ -48,12 +47,10 @@ export function makeItems({ path, place, keep, act, send, signal }) {
       if (!manager) return { items: [] };
       draw(managers);
       const { item: state, outcome, tag } = Object.fromEntries(place);
-      let found = [];
-      let next = after;
-      for (let turn = 0; turn === 0 || (turn < MOST_TURNS && next && !found.length); turn++) {
-        ({ items: found, next } = await get(addressOf(`${path}/items`, { manager: manager.path, limit: PAGE, after: next, state, outcome, tag }), signal));
-      }
-      return { items: found.map((item) => ({ key: item.number, ...item })), next };
+      const ask = (after) => get(addressOf(`${path}/items`, { manager: manager.path, limit: PAGE, after, state, outcome, tag }), signal);
+      let page = await ask(after);
+      for (let more = 9; more-- && page.next && !page.items[0]; ) page = await ask(page.next);
+      return { ...page, items: page.items.map((item) => ({ key: item.number, ...item })) };
     },
   });
 

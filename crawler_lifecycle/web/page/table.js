@@ -55,7 +55,7 @@ export function makeTable({ columns, below, read, none, signal, kind = "boxed", 
       back.hidden = pages.length === 1;
       on.hidden = !next;
       draw(found.items);
-      if (table.hidden) text = next ? "None so far: look at the next page." : none;
+      if (table.hidden) text = next ? "None so far." : none;
     } catch (error) {
       if (mine !== asked || signal.aborted) return;
       text = error.message;
