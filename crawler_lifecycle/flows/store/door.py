@@ -105,8 +105,12 @@ def uid_of(connection: Connection, flow_id: str) -> str:
     """Return the flow's uid; raise NotFound without a flow with the id."""
     uid = find_uid(connection, flow_id)
     if uid is None:
-        raise NotFound(f"there is no flow {flow_id!r}{_hint(connection, flow_id)}")
+        raise no_flow(connection, flow_id)
     return uid
+
+
+def no_flow(connection: Connection, flow_id: str) -> NotFound:
+    return NotFound(f"there is no flow {flow_id!r}{_hint(connection, flow_id)}")
 
 
 def _hint(connection: Connection, family: str) -> str:

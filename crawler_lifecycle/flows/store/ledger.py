@@ -216,7 +216,8 @@ class FlowSupervision(OnFlows):
         for seen in in_order(unplanned, ends_between):
             rows[seen.number] = effective(rows[seen.number], [seen])
         write_planned(tx, head.id, [*rows.values()])
-        note_begins(tx, head)
+        if begins:
+            note_begins(tx, head)
         self._write_state(tx, head, step.state)
         return Written(version=number_act(tx, head, step.flow), begins=tuple(unplanned))
 

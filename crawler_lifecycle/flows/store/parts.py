@@ -22,14 +22,15 @@ from crawler_lifecycle.database.flow_schema import (
 from crawler_lifecycle.database.pages import pages
 from crawler_lifecycle.database.schema import histories
 from crawler_lifecycle.database.transactions import reading
+from crawler_lifecycle.database.types import is_text
 from crawler_lifecycle.flows.model.definition import GroupDefinition, MemberDefinition
 from crawler_lifecycle.flows.ports.records import FlowNews, KeptFlow, Part
 from crawler_lifecycle.flows.rules.explanation import with_silent_host
 from crawler_lifecycle.flows.rules.rows import Ledger, MemberRow, ancestors
 from crawler_lifecycle.flows.rules.summary import Tallies, Tally, depended_on, empty_groups, tallies_of_empty, tally
 from crawler_lifecycle.flows.rules.words import START_REFUSED
-from crawler_lifecycle.flows.store.door import uid_of
-from crawler_lifecycle.flows.store.locks import OnFlows, snapshot
+from crawler_lifecycle.flows.store.door import no_flow
+from crawler_lifecycle.flows.store.locks import HEAD_COLUMNS, OnFlows, snapshot
 from crawler_lifecycle.flows.store.reading import (
     IS_LAST_END,
     IS_NEW_BEGIN,
@@ -60,13 +61,15 @@ LAST_RUNS = (
     .order_by(members.number)
 )
 # a retry begins another generation; the start in the member's row is its first start of all
-FIRST_STARTS = union_all(
-    *(
-        select(table.member, table.generation, func.min(at))
-        .where(table.flow == bindparam("of_flow"), table.member.in_(bindparam("numbers", expanding=True)))
-        .group_by(table.member, table.generation)
-        for table, at in ((flow_attempts.c, flow_attempts.c.created_at), (begins, begins.begun_at))
-    )
+FIRST_STARTS = [
+    select(table.member, table.generation, func.min(at))
+    .where(table.flow == bindparam("of_flow"), table.generation > 1)
+    .group_by(table.member, table.generation)
+    for table, at in ((flow_attempts.c, flow_attempts.c.created_at), (begins, begins.begun_at))
+]
+FIRST_STARTS_OF_ALL = union_all(*FIRST_STARTS)
+FIRST_STARTS_OF_SOME = union_all(
+    *(query.where(query.selected_columns.member.in_(bindparam("numbers", expanding=True))) for query in FIRST_STARTS)
 )
 WAS_REFUSED = and_(members.reason == START_REFUSED, ends.error.is_not(None))
 LIVE_BEGINS = (
@@ -154,7 +157,7 @@ class FlowParts(OnFlows):
                 number: GroupDefinition.model_validate_json(text) for number, text in connection.execute(of_groups)
             },
             attempts=dict(_of_members(connection, last_runs, numbers)),
-            restarts=_restarts(connection, head.id, ledger) if defined else {},
+            restarts=_restarts(connection, head.id, ledger, are_all=numbers is None) if defined else {},
             problems={number: problem or "" for number, problem in _of_members(connection, _refused(head.id), numbers)},
             has_supervisor=head.supervisor_run_id is not None,
             arguments={number: arguments for number, _, arguments in definitions if arguments is not None},
@@ -180,7 +183,11 @@ class FlowParts(OnFlows):
         return {uids[uid]: number for rows in answers for uid, number in rows}
 
     def _head(self, connection: Connection, flow: str) -> Row[Any]:
-        return self.head(connection, uid_of(connection, flow))
+        """Return the flow's row without its context; raise NotFound without a flow with the id."""
+        row = connection.execute(select(*HEAD_COLUMNS).where(is_text(flows.c.flow_id, flow))).one_or_none()
+        if row is None:
+            raise no_flow(connection, flow)
+        return row
 
 
 def _tallies_of_empty(connection: Connection, head: Row[Any], flow: Tallies) -> list[Tally]:
@@ -251,11 +258,16 @@ def _silent(connection: Connection, flow: int, ledger: Ledger, now: datetime) ->
     return [row for row in under_way.values() if (row.number, row.attempt) not in live]
 
 
-def _restarts(connection: Connection, flow: int, ledger: Ledger) -> dict[int, datetime]:
-    """Return the first starts in the present generations of retried members."""
+def _restarts(connection: Connection, flow: int, ledger: Ledger, *, are_all: bool) -> dict[int, datetime]:
+    """Return the first starts in the present generations of retried members. `are_all`: of the flow's members."""
     retried = {row.number: row.generation for row in ledger.members.values() if row.generation > 1}
-    answers = (connection.execute(FIRST_STARTS, {"of_flow": flow, "numbers": page}) for page in pages([*retried]))
-    return {number: at for rows in answers for number, generation, at in rows if retried[number] == generation}
+    of_flow = {"of_flow": flow}
+    if are_all:
+        answers = [connection.execute(FIRST_STARTS_OF_ALL, of_flow)] if retried else []
+    else:
+        found = pages([*retried])
+        answers = [connection.execute(FIRST_STARTS_OF_SOME, of_flow | {"numbers": page}) for page in found]
+    return {number: at for rows in answers for number, generation, at in rows if retried.get(number) == generation}
 
 
 def _of_members(
