@@ -88,6 +88,10 @@ def test_the_use_of_a_period(http: httpx.Client, database: Database, make_run: M
     assert (older["by"], older["groups"], older["total"]["runs"]) == ("crawler", [], 0)
     for query in ("by=colour", "since=yesterday", "until=2026-11-01"):
         problem(http.get(f"/v1/usage?{query}"), 422, query.partition("=")[0])
+    october = {"since": "2026-10-01T00:00:00Z", "until": "2026-11-01T00:00:00Z"}
+    assert http.get("/v1/usage", params=october).status_code == 200
+    longer = problem(http.get("/v1/usage", params=october | {"until": "2026-11-01T00:00:01Z"}), 422, "since")
+    assert "at most 31 days" in longer.detail
 
 
 @pytest.mark.parametrize(("reason", "outcome"), [("oom_killed", "killed by oom"), ("exit_3", "failed")])

@@ -23,14 +23,18 @@ COLUMNS = ("RUNS", "TASK HOURS", "CPU HOURS", "GIB HOURS", "ARCHIVED")
 
 @click.command()
 @click.option("--by", type=click.Choice(GROUPINGS), default="crawler", show_default=True, help="Group of the runs.")
-@click.option("--since", type=Moment(), help="Only runs that ended from then on; default: 30 days before --until.")
+@click.option(
+    "--since",
+    type=Moment(),
+    help="Only runs that ended from then on, at most 31 days before --until; default: 30 days.",
+)
 @click.option("--until", type=Moment(), help="Only runs that ended before; default: now.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print the groups as CSV, in seconds and bytes.")
 @standard_options
 def usage(
     by: str, since: datetime | None, until: datetime | None, as_csv: bool, state: Path | None, as_json: bool
 ) -> None:
-    """Sum the runs' task time, requested CPU and memory, and archived bytes over a period.
+    """Sum the runs' task time, requested CPU and memory, and archived bytes of a period.
 
     A run counts at its end, with all attempts. Its tenant is NAME in its label `tenant:NAME`. The list has the 1,000
     largest groups and the sum over all runs; a run with several labels counts for every label.

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from crawler_lifecycle.clusters.ports import HasPlaces, LogChunk
 from crawler_lifecycle.context import CommandParts, ControlContext
 from crawler_lifecycle.delivery.ports import RunArchive
-from crawler_lifecycle.errors import Conflict, NotFound, TemporaryError
+from crawler_lifecycle.errors import BadInput, Conflict, NotFound, TemporaryError
 from crawler_lifecycle.model.answers import ClusterPlaces, InstallationView
 from crawler_lifecycle.model.limits import INSTALLATION
 from crawler_lifecycle.model.naming import event_id
@@ -36,6 +36,7 @@ from crawler_lifecycle.runs.ports import FoundRuns, RunStore, WaitingRuns
 
 POLL_PAUSE = 0.3  # seconds between two reads of a watched run
 USAGE_PERIOD = timedelta(days=30)
+LONGEST_USAGE_PERIOD = timedelta(days=31)  # the sums read every run of the period
 
 
 def archive_of(
@@ -101,7 +102,10 @@ class RunReader:
     def usage(self, by: UsageBy, since: datetime | None = None, until: datetime | None = None) -> Usage:
         """Sum the use over the runs with an end in the period, by default in the 30 days before `until`."""
         until = until or datetime.now(UTC)
-        return self._context.store.records.usage(by, since or until - USAGE_PERIOD, until)
+        since = since or until - USAGE_PERIOD
+        if until - since > LONGEST_USAGE_PERIOD:
+            raise BadInput("since", f"at most {LONGEST_USAGE_PERIOD.days} days before until: ask month by month")
+        return self._context.store.records.usage(by, since, until)
 
     def saturated(self, limit: int) -> WaitingRuns:
         """Return the open runs that have waited for room in the cluster for long."""

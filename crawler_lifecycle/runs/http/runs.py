@@ -127,7 +127,10 @@ async def get_usage(
     api: CurrentApi,
     by: Annotated[UsageBy, Query(description="the runs' property that names their group")] = UsageBy.CRAWLER,
     since: Annotated[
-        Moment | None, Query(description="only runs that ended at this time or later; default: 30 days before `until`")
+        Moment | None,
+        Query(
+            description="only runs that ended at this time or later, at most 31 days before `until`; default: 30 days"
+        ),
     ] = None,
     until: Annotated[Moment | None, Query(description="only runs that ended before this time; default: now")] = None,
 ) -> Usage:
