@@ -45,6 +45,27 @@ def pages(items: Sequence[T]) -> Iterator[Sequence[T]]:
         yield items[start : start + ROWS_IN_A_PAGE]
 
 
+def first_numbers(
+    connection: Connection, statements: Sequence[Select[Any]], most: int, *, descending: bool = False
+) -> tuple[set[int], int | None]:
+    """Return the first `most` numbers of all statements, each of which has the same share in the reads.
+
+    Also return the last number up to which these are all; None if there are no more.
+    """
+    share, first, ends = most // max(1, len(statements)), set[int](), list[int]()
+    for statement in statements:
+        number = statement.selected_columns[0]
+        page = statement.order_by(number.desc() if descending else number).limit(share)
+        numbers: Sequence[int] = connection.scalars(page).all()
+        first.update(numbers)
+        if len(numbers) == share:
+            ends.append(numbers[-1])
+    if not ends:
+        return first, None
+    end = max(ends) if descending else min(ends)
+    return {number for number in first if (number >= end if descending else number <= end)}, end
+
+
 def rows_as_table(connection: Connection, columns: Sequence[Column[Any]], rows: Sequence[Sequence[Any]]) -> FromClause:
     """Return a table with these rows. The table's columns have the names and types of the given columns."""
     return _table(connection, columns, payload_of(connection, columns, rows))

@@ -122,7 +122,10 @@ def test_the_status_says_what_is_open_and_paused(crawlctl: Cli, make_run: MakeRu
     assert (view["open_runs"], view["limits"]["tasks"], status["attention"]["pauses"]) == (1, 500, 1)
 
 
-def test_a_shell_completes_names(api: Api, database: Database, make_run: MakeRun) -> None:
+def test_a_shell_completes_names(
+    api: Api, database: Database, make_run: MakeRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("crawler_lifecycle.console.completion.SECONDS", 30.0)  # on a busy machine
     run = make_run(2).run_id
     pushed(database, Workflow("nightly", id="nightly").add("a", crawl("books")))
     token = api.token(*Scope)

@@ -84,7 +84,7 @@ def test_the_demo_runs(program: Path, tmp_path: Path) -> None:
 
 
 def test_steps_in_an_authors_package_workers_run(program: Path, tmp_path: Path) -> None:
-    """The host was `python -m workers.flows`, which was the author's."""
+    """The host was a module of a package `workers`, which was the author's."""
     ended = called(program, tmp_path, "flow", "run", "graph.py", "--host", "workers.steps")
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert "completed" in ended.stdout

@@ -4,12 +4,13 @@ As for runs, a page follows the index whose first MOST_READ items reach furthest
 items are stored. A page may be short although further items fit: the next page continues there.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, Row, Select, Table, select
 
 from crawler_lifecycle.database.manager_schema import manager_attempts, manager_items
+from crawler_lifecycle.database.pages import first_numbers
 from crawler_lifecycle.flows.model.manager_records import ItemRecord
 from crawler_lifecycle.flows.model.requests import ItemFilter
 from crawler_lifecycle.flows.model.turns import FILTERED_PROBLEM
@@ -60,7 +61,7 @@ class ItemChoice:
             rest = rows[limit - 1].number
         return FoundItems([_record(row, shown_state(row, is_closed=is_closed)) for row in rows[:limit]], rest)
 
-    def _candidates(self, after: int) -> tuple[Sequence[int], int | None]:
+    def _candidates(self, after: int) -> tuple[Collection[int], int | None]:
         """Return the numbers of all items that may fit, up to the last number; no last number: these are all."""
         if self._chosen.numbers is not None:
             named = sorted({number for number in self._chosen.numbers if number > after})
@@ -73,18 +74,9 @@ class ItemChoice:
                     candidates, rest = others, end
         return candidates, rest
 
-    def _first(self, statements: Sequence[Numbers], after: int) -> tuple[Sequence[int], int | None]:
-        """Return the statements' first candidates. All statements have the same share in the reads."""
-        share, first, rest = MOST_READ // len(statements), set[int](), list[int]()
-        for statement in statements:
-            number = statement.selected_columns[0]
-            page = statement.where(number > after).order_by(number).limit(share)
-            numbers: Sequence[int] = self._connection.scalars(page).all()
-            first.update(numbers)
-            if len(numbers) == share:
-                rest.append(numbers[-1])
-        end = min(rest, default=None)
-        return [number for number in first if end is None or number <= end], end
+    def _first(self, statements: Sequence[Numbers], after: int) -> tuple[Collection[int], int | None]:
+        later = [statement.where(statement.selected_columns[0] > after) for statement in statements]
+        return first_numbers(self._connection, later, MOST_READ)
 
     @property
     def _all(self) -> Sequence[Numbers]:

@@ -5,7 +5,7 @@ past, and reads only these rows, however many runs are stored. A page may be sho
 page continues there.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property
@@ -30,6 +30,7 @@ from sqlalchemy import (
 
 from crawler_lifecycle.base.requesters import BY_TOKEN
 from crawler_lifecycle.database.flow_schema import flows as flow_table
+from crawler_lifecycle.database.pages import first_numbers
 from crawler_lifecycle.database.schema import histories, history_labels, run_tags
 from crawler_lifecycle.database.types import is_text
 from crawler_lifecycle.model.reasons import BY_A_STOP
@@ -57,7 +58,7 @@ RunIds = Select[Any]
 class Candidates:
     """All RunIDs that may fit a filter, down to the RunID `rest`."""
 
-    run_ids: Sequence[int]
+    run_ids: Collection[int]
     rest: int | None  # further candidates have lower RunIDs; None: there are none
 
     def reach_further_than(self, other: "Candidates") -> bool:
@@ -99,16 +100,9 @@ class Choice:
     def _newest(self, way: Sequence[RunIds], most: int) -> Candidates:
         """Return the statements' newest candidates. All statements have the same share in the reads."""
         first, end = self._span
-        share = most // max(1, len(way))
-        newest, rest = set[int](), 0
-        for statement in way:
-            run_id = statement.selected_columns[0]
-            page = statement.where(run_id >= first, run_id < end).order_by(run_id.desc()).limit(share)
-            run_ids: Sequence[int] = self._connection.scalars(page).all()
-            newest.update(run_ids)
-            if len(run_ids) == share:
-                rest = max(rest, run_ids[-1])
-        return Candidates([run_id for run_id in newest if run_id >= rest], rest or None)
+        ids = (statement.selected_columns[0] for statement in way)
+        spans = [statement.where(run_id >= first, run_id < end) for statement, run_id in zip(way, ids, strict=True)]
+        return Candidates(*first_numbers(self._connection, spans, most, descending=True))
 
     def _ways(self) -> Iterator[Sequence[RunIds]]:
         """Yield the statements for every filter with an index.

@@ -85,7 +85,7 @@ def found_runs(connection: Connection, chosen: RunFilter, limit: int, before: in
     return FoundRuns(_summaries(connection, rows[:limit]), rest)
 
 
-def _among(query: Select[Any], choice: Choice, run_ids: Sequence[int]) -> Select[Any]:
+def _among(query: Select[Any], choice: Choice, run_ids: Collection[int]) -> Select[Any]:
     return query.with_hint(histories, BY_RUN_ID, "mysql").where(runs.id.in_(run_ids), *choice.conditions)
 
 
