@@ -427,7 +427,11 @@ def test_the_environment_chooses_the_api_and_a_state_folder_its_own_stack(api: A
 
 
 @pytest.mark.parametrize("words", [["list"], ["stop", "7"], ["flow", "watch", "night"]], ids=str)
-def test_without_an_api_a_line_names_the_setting_and_the_commands_that_need_none(words: list[str]) -> None:
+def test_without_an_api_a_line_names_the_setting_and_the_commands_that_need_none(
+    words: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stream that had no first answer was asked for again for a minute."""
+    monkeypatch.setattr("crawler_lifecycle.transport.streams.PATIENCE_SECONDS", 3600.0)
     unknown = cli(*words)
     away = cli(*words, CRAWLER_REMOTE__URL="http://127.0.0.1:1", CRAWLER_REMOTE__TOKEN="t")
     for result, beginning in (

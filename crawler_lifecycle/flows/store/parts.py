@@ -19,7 +19,7 @@ from crawler_lifecycle.database.flow_schema import (
     flows,
     step_leases,
 )
-from crawler_lifecycle.database.pages import pages
+from crawler_lifecycle.database.pages import ROWS_IN_A_PAGE, pages
 from crawler_lifecycle.database.schema import histories
 from crawler_lifecycle.database.transactions import reading
 from crawler_lifecycle.database.types import is_text
@@ -157,7 +157,7 @@ class FlowParts(OnFlows):
                 number: GroupDefinition.model_validate_json(text) for number, text in connection.execute(of_groups)
             },
             attempts=dict(_of_members(connection, last_runs, numbers)),
-            restarts=_restarts(connection, head.id, ledger, are_all=numbers is None) if defined else {},
+            restarts=_restarts(connection, head.id, ledger) if defined else {},
             problems={number: problem or "" for number, problem in _of_members(connection, _refused(head.id), numbers)},
             has_supervisor=head.supervisor_run_id is not None,
             arguments={number: arguments for number, _, arguments in definitions if arguments is not None},
@@ -258,16 +258,16 @@ def _silent(connection: Connection, flow: int, ledger: Ledger, now: datetime) ->
     return [row for row in under_way.values() if (row.number, row.attempt) not in live]
 
 
-def _restarts(connection: Connection, flow: int, ledger: Ledger, *, are_all: bool) -> dict[int, datetime]:
-    """Return the first starts in the present generations of retried members. `are_all`: of the flow's members."""
+def _restarts(connection: Connection, flow: int, ledger: Ledger) -> dict[int, datetime]:
+    """Return the first starts in the present generations of retried members."""
     retried = {row.number: row.generation for row in ledger.members.values() if row.generation > 1}
-    of_flow = {"of_flow": flow}
-    if are_all:
-        answers = [connection.execute(FIRST_STARTS_OF_ALL, of_flow)] if retried else []
+    if not retried:
+        return {}
+    if len(retried) > ROWS_IN_A_PAGE:
+        rows = connection.execute(FIRST_STARTS_OF_ALL, {"of_flow": flow})
     else:
-        found = pages([*retried])
-        answers = [connection.execute(FIRST_STARTS_OF_SOME, of_flow | {"numbers": page}) for page in found]
-    return {number: at for rows in answers for number, generation, at in rows if retried.get(number) == generation}
+        rows = connection.execute(FIRST_STARTS_OF_SOME, {"of_flow": flow, "numbers": [*retried]})
+    return {number: at for number, generation, at in rows if retried.get(number) == generation}
 
 
 def _of_members(
