@@ -24,9 +24,10 @@ UNIT_WORKERS ?= 3
 # so many control planes at once
 BEDS   ?= 1
 SYSTEM := 'system and not cluster'
+LONG   := 'long and not mariadb and not sequences and not system and not crash and not outage and not cluster'
 DATABASES := 'mariadb and not system and not crash and not outage and not cluster and not sequences'
 SEQUENCES := '(sequences or hypothesis and not mariadb) and not system and not crash and not outage and not cluster'
-UNIT   := 'not system and not mariadb and not sequences'
+UNIT   := 'not system and not mariadb and not sequences and not long'
 CLUSTER := 'cluster and not large'
 STATEMENTS := build/statements
 # files of the tests on a control plane
@@ -39,7 +40,7 @@ PART    = $(if $(SHARD),--shard $(SHARD)) --durations 20 --durations-min 10
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run up test test-databases test-mysql test-sequences test-unit test-system test-all test-cluster test-cluster-large test-crashes test-outages test-restore test-large chaos test-triggers verdict-soak lint docs known-holes format bench ci ci-all lock clean mariadb chromium firefox unzips promtool
+.PHONY: help run up test test-long test-databases test-mysql test-sequences test-unit test-system test-all test-cluster test-cluster-large test-crashes test-outages test-restore test-large chaos test-triggers verdict-soak lint docs known-holes format bench ci ci-all lock clean mariadb chromium firefox unzips promtool
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,10 +51,13 @@ run: $(VENV)/.installed ## one real crawl from start to finish, on a stack that 
 up: $(VENV)/.installed ## the whole service on this machine until Ctrl-C; its state survives (STATE=folder, CATALOGUE=file, FREE_PORTS=1)
 	@exec $(BIN)/crawlctl up $(if $(FREE_PORTS),--free-ports) $(if $(STATE),--state '$(STATE)') $(if $(CATALOGUE),--catalogue '$(CATALOGUE)')
 
-test: $(VENV)/.installed-dev mariadb unzips promtool ## the tests, with a few on real processes (9 to 15 minutes on two cores)
+test: $(VENV)/.installed-dev mariadb unzips promtool ## the tests, with a few on real processes (6 to 8 minutes on two cores)
 	@$(BIN)/pytest $(SPREAD) $(WORKERS) -q
-	@echo "Left to other targets: test-databases (the same on MariaDB), test-sequences (more generated sequences, whole matrices)," \
-	  "test-system, test-crashes, test-outages, test-cluster"
+	@echo "Left to other targets: test-long (what takes seconds and rarely breaks), test-databases (the same on MariaDB)," \
+	  "test-sequences (more generated sequences, whole matrices), test-system, test-crashes, test-outages, test-cluster"
+
+test-long: $(VENV)/.installed-dev mariadb unzips promtool ## what `make test` leaves out because it takes seconds and rarely breaks (7 minutes on two cores)
+	@$(BIN)/pytest $(SPREAD) $(WORKERS) -q -m $(LONG) $(PART)
 
 test-databases: $(VENV)/.installed-dev mariadb ## on MariaDB, what `make test` runs on SQLite alone (8 minutes on two cores)
 	@$(BIN)/pytest $(SPREAD) $(WORKERS) -q -m $(DATABASES) $(PART)
@@ -87,8 +91,9 @@ chaos: $(VENV)/.installed-dev mariadb ## runs, people and faults by chance, then
 test-large: $(VENV)/.installed-dev mariadb ## lists, searches and counts of 500,000 runs read few rows (RUNS=n; 5 to 10 minutes and 3 GB)
 	@CI=true $(BIN)/pytest tests/large -m large -q
 
-test-all: ## these five; nothing may be skipped
+test-all: ## these six; nothing may be skipped
 	@CI=true $(MAKE) --no-print-directory test
+	@CI=true $(MAKE) --no-print-directory test-long
 	@CI=true $(MAKE) --no-print-directory test-databases
 	@CI=true $(MAKE) --no-print-directory test-sequences
 	@CI=true $(MAKE) --no-print-directory test-system
@@ -120,7 +125,7 @@ lint: $(VENV)/.installed-dev ## ruff (format, rules), mypy strict, import-linter
 
 docs: $(VENV)/.installed-dev ## the documents as a site in build/docs; every link, command and block of code is tried (a minute)
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
-	@$(BIN)/pytest tests/docs/unit/test_docs.py -n $(UNIT_WORKERS) -q
+	@$(BIN)/pytest tests/docs/unit/test_docs.py -m '' -n $(UNIT_WORKERS) -q
 
 known-holes: $(VENV)/.installed-dev ## asks the package index for known holes in what we depend on
 	@$(BIN)/python -m tests.ci.known_holes requirements-dev.lock $(IMAGE)/requirements.lock $(IMAGE)/build.lock

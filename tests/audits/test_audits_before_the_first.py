@@ -28,6 +28,7 @@ async def make_schedule(state: Path) -> None:
 
 
 @pytest.mark.usefixtures("temporal")
+@pytest.mark.long
 async def test_no_audit_was_due(crawlctl: Crawlctl, state: Path) -> None:
     without_schedule = await asyncio.to_thread(crawlctl, "audit")
     assert (without_schedule.exit_code, "there is no schedule" in without_schedule.output) == (4, True)

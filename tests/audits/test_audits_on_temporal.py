@@ -101,6 +101,7 @@ class Broken:
         raise TypeError("a bug\nof ours")
 
 
+@pytest.mark.long
 async def test_a_run_whose_workflow_fails_is_told_everywhere_and_closed_when_it_goes_on(control: Control) -> None:
     """The worker of another version takes the tasks of one run, and later a right worker does."""
     engine, parts, queue = control.engine, control.parts, f"broken-{uuid4()}"

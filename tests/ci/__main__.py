@@ -59,6 +59,7 @@ def _run(shard: int | None, seed: str, build: "subprocess.Popen[bytes]") -> None
         Step("docs"),
         Step("known-holes"),
         Step("test", repeat=Repeat.TESTS),
+        Step("test-long", repeat=Repeat.TESTS),
         Step("test-databases", part, Repeat.TESTS, minutes),
         Step("test-mysql", part, Repeat.TESTS, minutes),
         Step("test-sequences", part, Repeat.TESTS, minutes),

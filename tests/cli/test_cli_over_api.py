@@ -158,6 +158,7 @@ def test_limits_and_pauses(crawlctl: Cli) -> None:
     assert crawlctl("installation", "resume").exit_code == 3
 
 
+@pytest.mark.long
 def test_the_record_names_the_actor_beside_the_token(crawlctl: Cli, tmp_path: Path) -> None:
     """Over the API, most commands recorded the token alone."""
     pause = ("installation", "pause", "--reason", "upgrade", "--actor", "ann", "--json")
@@ -475,6 +476,7 @@ def test_a_wrong_token_and_a_missing_scope_are_said_in_a_line(api: Api, make_run
         assert not token or token not in line
 
 
+@pytest.mark.long
 def test_an_api_that_is_away_or_slow_or_newer_is_no_traceback() -> None:
     newer = Answer(200, {"runs": [], "next": None, "mood": "good"})
     for answers, status, expected in (

@@ -21,6 +21,7 @@ PROGRAM = "import atexit, sys; atexit.register(print, 'taken apart'); sys.argv[1
     ("words", "status", "said"),
     [(["--version"], 0, "version"), (["list", "--limit", "0"], 2, "--limit"), (["nothing"], 2, "No such command")],
 )
+@pytest.mark.long
 def test_the_interpreter_is_not_taken_apart(words: list[str], status: int, said: str) -> None:
     ended = subprocess.run(
         [sys.executable, "-c", PROGRAM.format(words=words)], capture_output=True, text=True, timeout=60, check=False

@@ -76,6 +76,7 @@ def _literal(name: bytes, value: bytes) -> bytes:
     return b"\x00" + bytes([len(name)]) + name + bytes([len(value)]) + value
 
 
+@pytest.mark.long
 def test_nothing_is_on_stdout_beside_the_answer(
     crawlctl: Crawlctl, run: RunRecord, tmp_path: Path, full_temporal: str
 ) -> None:
@@ -138,6 +139,7 @@ def test_nothing_is_imported_before_ctrl_c_has_its_handler() -> None:
     assert done.stdout.split() == ["crawler_lifecycle", "crawler_lifecycle.cli", "crawler_lifecycle.cli.__main__"]
 
 
+@pytest.mark.long
 def test_no_colours_where_none_are_wanted(crawlctl: Crawlctl, run: RunRecord, tmp_path: Path) -> None:
     """https://no-color.org"""
     assert crawlctl("show", str(run.run_id)).exit_code == 0  # with this, there is an API

@@ -56,6 +56,7 @@ def test_logs(state: Path, run: RunRecord, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize("code", [0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)])
+@pytest.mark.long
 def test_characters_that_turn_a_line_around_are_shown_as_codes(
     state: Path, run: RunRecord, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:

@@ -125,6 +125,7 @@ def test_changes_go_on_behind_a_break(remote: Api, database: Database, make_run:
         next(remote.changes(4711))
 
 
+@pytest.mark.long
 def test_a_stream_connects_again_with_its_last_id() -> None:
     first = events("event: ready\ndata: {}\nid: 1\n\n: still here\n\nevent: strange\ndata: {}\nid: 2\n\n")
     second = events("event: reset\ndata: {}\nid: 3\n\n")

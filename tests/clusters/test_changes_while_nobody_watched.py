@@ -8,6 +8,7 @@ pytestmark = pytest.mark.regression(
 )
 
 
+@pytest.mark.long
 def test_a_watcher_that_was_away_is_told_what_it_missed(local: LocalBench) -> None:
     request = local.request("exit 0")
     local.cluster.deploy(request)

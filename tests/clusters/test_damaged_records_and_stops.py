@@ -67,6 +67,7 @@ def until_gone(local: LocalBench, request: DeploymentRequest) -> JobLook:
 @pytest.mark.parametrize("end", ["stop", "kill"])
 @pytest.mark.parametrize("jobs", ORDERS)
 @pytest.mark.parametrize("records", [("spec.json",), ("started.json",), ("spec.json", "started.json")])
+@pytest.mark.long
 def test_a_job_with_damaged_records_is_ended_and_so_are_the_others(
     local: LocalBench, records: tuple[str, ...], jobs: Jobs, end: str
 ) -> None:

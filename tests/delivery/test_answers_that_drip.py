@@ -71,6 +71,7 @@ def by_scheduler_client(url: str) -> None:
 
 
 @pytest.mark.parametrize("ask", [by_webhook, by_channels, by_scheduler_client])
+@pytest.mark.long
 def test_who_drips_is_left(dripping: Dripping, ask: Callable[[str], None]) -> None:
     with pytest.raises(TemporaryError, match="no answer in 2 s"):
         ask(dripping.url)

@@ -17,6 +17,7 @@ NOTICE, ARCHIVE = "signal_pusher_finished", "export_supporting_files"
 TRIES = 2  # in vain, before the archive is made
 
 
+@pytest.mark.long
 async def test_a_closing_notice_is_sent_again_while_the_archive_waits(play: Play) -> None:
     script, sent_again = Script(failures={NOTICE: TRIES}), asyncio.Event()
 

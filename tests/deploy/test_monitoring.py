@@ -167,6 +167,7 @@ def _tested(folder: Path, cases: list[dict[str, Any]]) -> subprocess.CompletedPr
 
 
 @pytest.mark.timeout(300)  # promtool computes for half a minute on a quiet machine
+@pytest.mark.long
 def test_each_alert_fires_alone_in_its_situation_and_none_in_the_calm(tmp_path: Path) -> None:
     assert sorted(SITUATIONS) == sorted(NAMES)
     cases = [_case("calm", {}, []), *(_case(name, series, [name]) for name, series in SITUATIONS.items())]

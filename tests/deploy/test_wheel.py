@@ -77,12 +77,14 @@ def test_it_has_the_package_and_nothing_beside_it(wheel: Path) -> None:
     assert {"crawler_lifecycle/py.typed", "crawler_lifecycle/web/page/index.html"} <= set(names)
 
 
+@pytest.mark.long
 def test_the_demo_runs(program: Path, tmp_path: Path) -> None:
     ended = called(program, tmp_path, "demo")
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert "60 items collected." in ended.stdout
 
 
+@pytest.mark.long
 def test_steps_in_an_authors_package_workers_run(program: Path, tmp_path: Path) -> None:
     """The host was a module of a package `workers`, which was the author's."""
     ended = called(program, tmp_path, "flow", "run", "graph.py", "--host", "workers.steps")

@@ -39,6 +39,7 @@ async def test_obans_program(service: Service) -> None:
     assert ["mails/ann", "mails/bob"] in graphs.SEEN
 
 
+@pytest.mark.long
 async def test_a_snoozed_job_that_may_run_once_and_a_job_with_its_errors(service: Service) -> None:
     workflow = Workflow("snoozed").add("late", program.Mail.new({"to": "ann", "late": 1}, max_attempts=1))
     workflow.add("failing", program.Mail.new({"to": "bob", "fails": 1}), deps="late")

@@ -15,6 +15,7 @@ pytestmark = pytest.mark.regression(
 )
 
 
+@pytest.mark.long
 async def test_a_flow_continues_as_new_long_before_the_server_suggests_so(
     flows: FlowStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,6 +20,7 @@ pytestmark = pytest.mark.regression(
 )
 
 
+@pytest.mark.long
 async def test_an_end_that_the_former_execution_has_written_is_read(flows: FlowStage) -> None:
     written = threading.Event()
     flows.ledger.after["write"] = lambda _: written.set()

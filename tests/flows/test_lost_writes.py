@@ -156,6 +156,7 @@ async def test_a_decided_approval_hides_no_lost_result(service: Service, file: P
     assert steps.CALLS == ["a", "c", "a", "c"]
 
 
+@pytest.mark.long
 async def test_a_follower_waits_for_a_lost_result_beside_the_step_before_it(
     service: Service, file: Path, tmp_path: Path
 ) -> None:
@@ -215,6 +216,7 @@ async def test_a_supervisor_that_the_backup_does_not_know_gives_up_and_another_b
 
 
 @pytest.mark.parametrize("comes_again", [True, False])
+@pytest.mark.long
 async def test_lost_members_are_no_members(service: Service, file: Path, tmp_path: Path, *, comes_again: bool) -> None:
     """The database has lost an append. Another append may have its number."""
     stage, late = service.stage, Workflow().add("late", steps.held)
@@ -236,6 +238,7 @@ async def test_lost_members_are_no_members(service: Service, file: Path, tmp_pat
 
 
 @pytest.mark.parametrize("is_retry", [False, True], ids=["of the next crawl", "of the next attempt"])
+@pytest.mark.long
 async def test_a_lost_crawl_begins_anew_if_temporal_has_forgotten_its_workflow(
     service: Service, file: Path, tmp_path: Path, *, is_retry: bool
 ) -> None:
@@ -262,6 +265,7 @@ async def test_a_lost_crawl_begins_anew_if_temporal_has_forgotten_its_workflow(
 
 @pytest.mark.parametrize("is_approved_at_once", [False, True])
 @pytest.mark.parametrize("was_executing", [False, True], ids=["its start is lost, too", "its start is not lost"])
+@pytest.mark.long
 async def test_a_lost_end_of_a_crawl_is_noticed_while_no_crawl_is_under_way(
     service: Service, file: Path, tmp_path: Path, *, was_executing: bool, is_approved_at_once: bool
 ) -> None:
@@ -296,6 +300,7 @@ async def test_a_lost_end_of_a_crawl_is_noticed_while_no_crawl_is_under_way(
     assert len(crawls.runs["b"]) == 1
 
 
+@pytest.mark.long
 async def test_a_lost_cancel_stops_no_crawl(service: Service, file: Path, tmp_path: Path) -> None:
     """The request to `b` to end waits for the request to `a`, and the database loses the cancel of `b` meanwhile."""
     stage, crawls, is_asking, may_ask = service.stage, service.stage.crawls, threading.Event(), threading.Event()
@@ -337,6 +342,7 @@ async def test_a_lost_cancel_stops_no_crawl(service: Service, file: Path, tmp_pa
 
 
 @pytest.mark.parametrize("is_answer_lost", [False, True])
+@pytest.mark.long
 async def test_a_lost_start_is_noticed_although_a_write_was_under_way_beside_it(
     service: Service, file: Path, tmp_path: Path, *, is_answer_lost: bool
 ) -> None:

@@ -24,6 +24,7 @@ def diamond(number: int) -> Workflow:
 
 
 @pytest.mark.timeout(240)
+@pytest.mark.long
 async def test_two_hundred_flows_at_once_complete_each_exactly_once(service: Service) -> None:
     steps.CALLS.clear()
     stage = service.stage

@@ -62,6 +62,7 @@ def test_a_cancel_names_the_jobs_that_had_ended(played: Hand, crawlctl: Crawlctl
     assert crawlctl("flow", "cancel", "w").exit_code == 0
 
 
+@pytest.mark.long
 def test_a_refusal_names_twenty_jobs(stored: SqlStore, crawlctl: Crawlctl) -> None:
     names = [f"job {number}" for number in range(25)]
     workflow = Workflow(id="many")

@@ -154,6 +154,7 @@ async def test_b15_flags_of_a_workflow(service: Service) -> None:
     assert await states(workflow) == {"step_1": "discarded", "step_2": "completed"}
 
 
+@pytest.mark.long
 async def test_b16_flags_of_jobs(service: Service) -> None:
     workflow = Workflow(check_deps=False).add("gate", steps.slow)
     for name, step in oban.b16_flags_of_jobs():
@@ -180,6 +181,7 @@ async def test_b17_a_handle_inside_a_job(service: Service) -> None:
     assert [(job.name, job.state) for job in SEEN["all_jobs"]] == [("first", "completed"), ("mine", "executing")]
 
 
+@pytest.mark.long
 async def test_b18_a_handle_by_its_id(service: Service) -> None:
     async with Flows.open():
         assert (await oban.b18_handle()).state == "unknown"
@@ -225,6 +227,7 @@ async def test_b21_b22_pictures_of_a_flow_on_record(service: Service) -> None:
     assert "class setup,process_a,process_b,finish succeeded" in ended.to_mermaid(states=True)
 
 
+@pytest.mark.long
 async def test_b23_cancels_inside_a_job(service: Service) -> None:
     def around(job: Any) -> Workflow:
         workflow = Workflow().add("mine", job)

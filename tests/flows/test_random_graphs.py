@@ -272,6 +272,7 @@ def assert_alike(ends: Iterable[tuple[int, tuple[Model, Model]]]) -> None:
         assert {path: flow.subs[path] for path in model.subs} == model.subs, f"seed {seed}"
 
 
+@pytest.mark.long
 async def test_random_graphs_end_as_the_model_says(service: Service) -> None:
     delay_writes(service.stage)
     async with asyncio.timeout(200):

@@ -124,6 +124,7 @@ def test_a_stop_says_what_happens(manager: Crawlctl, stored: SqlStore) -> None:
     assert manager("flow", "stop", "w").stdout.startswith("flow w: 1 job cancelled, those under way")
 
 
+@pytest.mark.long
 def test_a_stop_of_an_ended_flow_says_so(manager: Crawlctl, stored: SqlStore) -> None:
     stored.flow_doors.push(PushFlow(definition=Workflow(id="w").add("load", plain).definition()))
     assert manager("flow", "stop", "w").exit_code == 0

@@ -58,6 +58,7 @@ def test_jobs_before_a_supervisor_say_so(stored: SqlStore, crawlctl: Crawlctl) -
     assert "no_supervisor: no worker continues the flow" in crawlctl("flow", "jobs", "new").stdout
 
 
+@pytest.mark.long
 def test_jobs_whose_dependencies_have_ended_wait_for_a_worker(stored: SqlStore, crawlctl: Crawlctl) -> None:
     """The worker was away in mid-flow, and the list blamed the dependencies."""
     inner = Workflow().add("x", plain).add("y", plain, deps="x")

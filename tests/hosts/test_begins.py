@@ -130,6 +130,7 @@ async def test_three_deaths_discard_the_step(host: Hosted, tmp_path: Path) -> No
     assert host.host.slots.busy == 0
 
 
+@pytest.mark.long
 async def test_a_process_that_ends_before_the_call_is_no_death(
     host: Hosted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -28,6 +28,7 @@ def failures(stage: Stage, phase: str) -> int:
     return sum(f"{phase} failed: " in line for line in stage.lines)
 
 
+@pytest.mark.long
 async def test_a_cycle_in_order_clears_the_failures_before(stage: Callable[..., Stage]) -> None:
     shops = stage("FaultyCycle")
     always = shops.folder / "always"
@@ -43,6 +44,7 @@ async def test_a_cycle_in_order_clears_the_failures_before(stage: Callable[..., 
     assert failures(shops, "base_loop_tasks") == 4, "the second host has counted three failures of its own"
 
 
+@pytest.mark.long
 async def test_a_reaction_clears_its_jobs_failures_in_its_own_transaction(stage: Callable[..., Stage]) -> None:
     shops = stage("Faulty")
     always = shops.folder / "always"

@@ -30,6 +30,7 @@ def failures(stage: Stage) -> int:
     return sum("finished_ok_hook failed: " in line for line in stage.lines)
 
 
+@pytest.mark.long
 async def test_another_host_goes_on_with_the_number_of_failures(stage: Callable[..., Stage]) -> None:
     shops = stage("Faulty")
     (shops.folder / "always").touch()

@@ -208,6 +208,7 @@ async def running_beside(host: Hosted, flow: Flow) -> tuple["asyncio.Task[StepsE
     return running, quick
 
 
+@pytest.mark.long
 async def test_a_follower_that_is_due_late_is_left_to_the_supervisor_at_once(
     host: Hosted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -219,12 +220,14 @@ async def test_a_follower_that_is_due_late_is_left_to_the_supervisor_at_once(
     assert flow.states["slow"] == "executing"
 
 
+@pytest.mark.long
 async def test_a_failed_follower_is_told_beside_running_followers(host: Hosted) -> None:
     flow = await host.push(fork(authors.fail))
     answer = await asyncio.wait_for(host.host.run(await activity(flow)), 20)
     assert paths(flow, answer) == ({"start", "quick"}, {"slow", "quick"})
 
 
+@pytest.mark.long
 async def test_a_refused_follower_is_left_to_the_supervisor_at_once(host: Hosted) -> None:
     flow = await host.push(fork())
     running, quick = await running_beside(host, flow)
@@ -234,6 +237,7 @@ async def test_a_refused_follower_is_left_to_the_supervisor_at_once(host: Hosted
     assert flow.states["last"] == "suspended"
 
 
+@pytest.mark.long
 async def test_a_follower_without_a_function_is_left_to_the_supervisor_at_once(host: Hosted) -> None:
     flow = await host.push(fork())
     step, last = await activity(flow), flow.row("last")

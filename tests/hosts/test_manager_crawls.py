@@ -30,6 +30,7 @@ def problems(stage: Stage) -> list[str | None]:
     return [item.problem for item in items]
 
 
+@pytest.mark.long
 async def test_ends_are_reacted_to_while_starts_wait_for_temporal(staged: Staged) -> None:
     stage = staged("Shops", "--max-running-jobs", "2")
     async with stage.hosted() as running:
@@ -67,6 +68,7 @@ async def test_a_manager_is_left_within_a_second_while_temporal_is_away(staged: 
 @pytest.mark.parametrize(
     ("end", "problem"), [("failed", "no such entry"), ("terminated", "its workflow was terminated")]
 )
+@pytest.mark.long
 async def test_a_workflow_that_closes_without_a_run_refuses_its_attempt(
     staged: Staged, monkeypatch: pytest.MonkeyPatch, end: str, problem: str
 ) -> None:

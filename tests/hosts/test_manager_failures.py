@@ -74,6 +74,7 @@ async def test_the_database_is_away_in_every_phase(staged: Staged, monkeypatch: 
     assert len(stage.pids()) == 1, "the object is not to blame"
 
 
+@pytest.mark.long
 async def test_ends_that_the_author_denies_wake_a_manager_ever_more_rarely(staged: Staged) -> None:
     stage = staged("Denies")
     cycles = stage.folder / "cycles"
@@ -104,6 +105,7 @@ async def test_a_start_waits_for_a_worker(staged: Staged, monkeypatch: pytest.Mo
     assert stage.counts == Counts(completed=3)
 
 
+@pytest.mark.long
 async def test_a_second_activity_waits_for_the_first(staged: Staged) -> None:
     stage = staged("Shops")
     async with stage.hosted() as first:
@@ -121,6 +123,7 @@ async def test_a_second_activity_waits_for_the_first(staged: Staged) -> None:
 
 
 @pytest.mark.parametrize("has_temporal", [True, False])
+@pytest.mark.long
 async def test_a_stop_before_the_runs_begin_reaches_every_crawl(
     staged: Staged, monkeypatch: pytest.MonkeyPatch, has_temporal: bool
 ) -> None:

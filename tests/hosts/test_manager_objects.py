@@ -21,6 +21,7 @@ async def asleep(stage: Stage, number: int = 1) -> int:
     return (await asyncio.to_thread(stage.pids))[-1]
 
 
+@pytest.mark.long
 async def test_a_death_in_the_sleep_is_noticed_at_once(staged: Staged) -> None:
     stage = staged("Shops", "--loop-mode", "3600")
     async with stage.hosted() as running:
@@ -33,6 +34,7 @@ async def test_a_death_in_the_sleep_is_noticed_at_once(staged: Staged) -> None:
     assert any("process failed: the process of the manager was killed by SIGKILL" in line for line in stage.lines)
 
 
+@pytest.mark.long
 async def test_a_frozen_object_is_ended(staged: Staged) -> None:
     stage = staged("Shops")
     async with stage.hosted(hook_seconds=1.5) as running:
@@ -44,6 +46,7 @@ async def test_a_frozen_object_is_ended(staged: Staged) -> None:
     assert any("took longer than 1.5 s" in line for line in stage.lines)
 
 
+@pytest.mark.long
 async def test_a_sleep_longer_than_a_hook_is_no_hang(staged: Staged) -> None:
     stage = staged("Shops", "--loop-mode", "3600")
     async with stage.hosted(hook_seconds=1) as running:
@@ -65,6 +68,7 @@ async def test_a_sleep_longer_than_a_hook_is_no_hang(staged: Staged) -> None:
         "claims its end",
     ],
 )
+@pytest.mark.long
 async def test_nonsense_and_hangs_count_as_failures_of_their_hook(staged: Staged, fault: str) -> None:
     stage = staged("Faulty")
     (stage.folder / fault).touch()
@@ -77,6 +81,7 @@ async def test_nonsense_and_hangs_count_as_failures_of_their_hook(staged: Staged
     assert len(stage.pids()) == 2
 
 
+@pytest.mark.long
 async def test_a_failing_job_holds_up_no_other(staged: Staged) -> None:
     stage = staged("Faulty")
     (stage.folder / "always a").touch()
@@ -104,6 +109,7 @@ async def test_a_failing_job_is_tried_again_while_the_object_sleeps(staged: Stag
     assert stage.counts == Counts(completed=3)
 
 
+@pytest.mark.long
 async def test_news_cut_no_pause_after_a_failure_short(staged: Staged) -> None:
     stage = staged("FaultyCycle")
     async with stage.hosted(manager_tries=3):
@@ -116,6 +122,7 @@ async def test_news_cut_no_pause_after_a_failure_short(staged: Staged) -> None:
     assert sum("base_loop_tasks failed" in line for line in stage.lines) == 3
 
 
+@pytest.mark.long
 async def test_a_failing_generator_pauses_the_manager_although_jobs_go_on(staged: Staged) -> None:
     stage = staged("FaultyGenerator")
     (stage.folder / "always").touch()

@@ -27,6 +27,7 @@ async def test_a_manager_runs_to_its_end(staged: Callable[..., Stage], monkeypat
 
 
 @pytest.mark.parametrize("fault", ["raises", "dies", "exits", "hangs", "floods"])
+@pytest.mark.long
 async def test_a_failure_in_a_hook_is_tried_again(staged: Callable[..., Stage], fault: str) -> None:
     stage = staged("Faulty")
     (stage.folder / fault).touch()
@@ -39,6 +40,7 @@ async def test_a_failure_in_a_hook_is_tried_again(staged: Callable[..., Stage], 
     assert any("finished_ok_hook failed" in line for line in stage.lines) is (fault != "floods")
 
 
+@pytest.mark.long
 async def test_a_manager_that_keeps_failing_is_paused_until_a_resume(staged: Callable[..., Stage]) -> None:
     stage = staged("Faulty")
     (stage.folder / "always").touch()

@@ -71,6 +71,7 @@ def faults() -> Faults:
 
 @pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize("method", ["begin", "end", "inputs", "results", "graft"])
+@pytest.mark.long
 async def test_an_outage_repeats_no_function(
     flows_database: Database, faults: Faults, method: str, moment: str
 ) -> None:
@@ -89,6 +90,7 @@ async def test_an_outage_repeats_no_function(
     assert faults.calls[method] > 2
 
 
+@pytest.mark.long
 async def test_attempts_are_kept_although_renewals_fail(flows_database: Database, faults: Faults) -> None:
     async with hosted(flows_database, store=faults.store(flows_database)) as host:
         flow = await host.push(single(authors.wait))
@@ -169,6 +171,7 @@ async def test_a_fault_of_the_host_after_the_call_counts_as_a_death(flows_databa
 
 
 @pytest.mark.parametrize("deaths", [0, 1], ids=["isolated", "suspect"])
+@pytest.mark.long
 async def test_a_fault_at_the_beginning_ends_the_process(flows_database: Database, faults: Faults, deaths: int) -> None:
     faults.before["begin"] = [None, NotFound("there is no such flow")]
     async with hosted(flows_database, store=faults.store(flows_database)) as host:

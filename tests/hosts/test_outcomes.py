@@ -61,6 +61,7 @@ async def test_a_step_cancels_itself(host: Hosted, function: Any) -> None:
 
 
 @pytest.mark.parametrize("isolate", [False, True])
+@pytest.mark.long
 async def test_a_snoozed_step_is_called_again_as_the_same_try(host: Hosted, isolate: bool) -> None:
     flow = await host.play(single(authors.snooze_once, max_attempts=1, isolate=isolate))
     assert await host.result(flow, "step") == {"errors": 0, "id": True}

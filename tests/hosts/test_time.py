@@ -101,6 +101,7 @@ async def test_a_cancel_reaches_functions_on_the_loop_and_in_threads(host: Hoste
     assert (attempt.kind, attempt.reason) == ("cancelled", "cancel_requested")
 
 
+@pytest.mark.long
 async def test_a_blocked_loop_keeps_its_attempt_and_stops_nobody_else(host: Hosted) -> None:
     blocked = await host.push(single(authors.block))
     blocking = asyncio.create_task(host.go_on(blocked))
@@ -167,6 +168,7 @@ async def test_an_isolated_function_is_killed_by_a_cancel_with_its_children(host
         (authors.crash, "was killed by SIGSEGV"),
     ],
 )
+@pytest.mark.long
 async def test_an_isolated_function_that_kills_its_process_fails(
     host: Hosted, tmp_path: Path, function: Any, end: str
 ) -> None:

@@ -83,6 +83,7 @@ def test_a_stream_that_nobody_reads_ends(impatient: Api, make_run: MakeRun, endl
         until(lambda: streams.open_count == 0)
 
 
+@pytest.mark.long
 def test_a_stream_that_is_read_slowly_goes_on(impatient: Api, make_run: MakeRun, endless_log: None) -> None:
     streams = impatient.app.state.api.streams
     with unread_stream(impatient, make_run().run_id, impatient.token(Scope.READ)) as slow:
@@ -93,6 +94,7 @@ def test_a_stream_that_is_read_slowly_goes_on(impatient: Api, make_run: MakeRun,
         assert streams.open_count == 1
 
 
+@pytest.mark.long
 def test_a_stream_that_nobody_reads_ends_with_its_token(
     api: Api, make_run: MakeRun, endless_log: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -135,6 +137,7 @@ def test_one_token_leaves_streams_to_others(database_url: str, tmp_path: Path) -
     ],
     ids=["nothing", "half a head", "half a body", "half a body without a token", "half a head after a request"],
 )
+@pytest.mark.long
 def test_a_request_that_never_ends_is_ended(impatient: Api, unfinished: str) -> None:
     """However steadily bytes drip in."""
     with connect(impatient, unfinished.replace("TOKEN", impatient.token())) as connection:
@@ -153,6 +156,7 @@ def test_a_request_that_never_ends_is_ended(impatient: Api, unfinished: str) -> 
                 return
 
 
+@pytest.mark.long
 def test_a_connection_is_kept_between_requests_and_during_long_answers(impatient: Api) -> None:
     with impatient.client() as http, stream(http, "/v1/changes") as events:
         assert next(events).kind == "ready"

@@ -143,6 +143,7 @@ def test_a_body_in_another_encoding_than_utf_8_is_refused(http: httpx.Client, en
     assert [field for field, _ in mistakes(http.post("/v1/runs", content=body, headers=JSON), 400)] == ["body"]
 
 
+@pytest.mark.long
 def test_however_deep_a_body_is_nested_the_refusal_names_the_body(http: httpx.Client) -> None:
     """At some depths a body could be read by one reader, and not by the next one."""
     for depth in (*range(190, 1010, 10), 100_000):
@@ -164,6 +165,7 @@ def test_a_slash_at_the_end_is_no_redirect(http: httpx.Client, path: str) -> Non
 
 
 @pytest.mark.parametrize("moment", ["5", "0.5", "-5", "1e3", "1763629207", "2026-11-20", "2026-11-20T03:00:00"])
+@pytest.mark.long
 def test_a_time_without_a_zone_is_refused(http: httpx.Client, moment: str) -> None:
     for name in ("since", "until"):
         refusal = mistakes(http.get("/v1/runs", params={name: moment}))

@@ -131,6 +131,7 @@ async def test_a_slow_answer_is_logged(monkeypatch: pytest.MonkeyPatch, caplog: 
     assert caplog.messages == ["slow: temporal: an answer took 0.2 s"]
 
 
+@pytest.mark.long
 async def test_an_event_loop_that_does_not_turn_is_not_alive() -> None:
     async with served(SHORT, {}) as door:
         await asyncio.to_thread(until_it_says, door, "/healthz", 200)
@@ -189,6 +190,7 @@ async def test_a_dispatcher_that_fails_is_alive_and_not_ready(dispatching: Pulse
         await asyncio.to_thread(until_it_says, door, "/readyz", 200)
 
 
+@pytest.mark.long
 async def test_a_dispatcher_that_hangs_is_not_alive(dispatching: Pulses, claims: Claims) -> None:
     async with served(SHORT, {}, dispatching) as door:
         await asyncio.to_thread(until_it_says, door, "/healthz", 200)
@@ -211,6 +213,7 @@ class Changes:
             yield set()
 
 
+@pytest.mark.long
 async def test_a_watcher_whose_stream_is_silent_is_not_alive(rig: Rig) -> None:
     cluster = Changes()
 

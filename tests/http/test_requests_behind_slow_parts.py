@@ -136,6 +136,7 @@ async def test_slow_logs_hold_up_no_other_request(api: Api, run: RunRecord, slow
 
 
 @pytest.mark.parametrize("path", ["/v1/runs?search=nowhere", "/v1/runs?reason=no_such", "/v1/run-counts"])
+@pytest.mark.long
 async def test_a_search_among_all_runs_holds_up_no_other_list(
     api: Api, run: RunRecord, slow_searches: None, path: str
 ) -> None:
@@ -147,6 +148,7 @@ async def test_a_search_among_all_runs_holds_up_no_other_list(
 @pytest.mark.parametrize(
     ("method", "path", "body"), [("POST", "/v1/runs", {"crawler": "c"}), ("GET", "/v1/crawlers", None)]
 )
+@pytest.mark.long
 async def test_a_scheduler_service_that_hangs_holds_up_no_stop(
     api: Api, run: RunRecord, method: str, path: str, body: object
 ) -> None:
@@ -155,6 +157,7 @@ async def test_a_scheduler_service_that_hangs_holds_up_no_stop(
         assert (await http.get("/v1/runs")).json()["runs"][0]["intent"] == "STOP"
 
 
+@pytest.mark.long
 async def test_slow_lists_hold_up_no_stop(api: Api, run: RunRecord, slow_lists: None) -> None:
     """Each request's dependencies ran in the threads that the lists had filled."""
     async with many_requests(api, "GET", "/v1/runs") as (http, callers):

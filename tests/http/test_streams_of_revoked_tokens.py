@@ -37,6 +37,7 @@ def damaged(api: Api) -> None:
 
 @pytest.mark.usefixtures("database")
 @pytest.mark.parametrize("happens", [revoked, made_anew, narrowed, damaged])
+@pytest.mark.long
 def test_who_may_read_no_more_reads_no_more(api: Api, make_run: MakeRun, happens: Callable[[Api], None]) -> None:
     token = api.tokens.make("ann", [Scope.READ])
     with api.client(token=token) as http, stream(http, "/v1/changes") as events:
@@ -46,6 +47,7 @@ def test_who_may_read_no_more_reads_no_more(api: Api, make_run: MakeRun, happens
         assert next(events, None) is None
 
 
+@pytest.mark.long
 def test_others_read_on(api: Api, database: Database, make_run: MakeRun) -> None:
     api.token(Scope.READ)
     with api.client(token=api.tokens.make("ann", [Scope.READ])) as http, stream(http, "/v1/changes") as events:

@@ -235,6 +235,7 @@ def test_attempts_corrections_and_lines(http: httpx.Client, ledger: Managed) -> 
     problem(http.get(f"{place}/manager-log", params={"manager": "absent"}), 422)
 
 
+@pytest.mark.long
 def test_a_client_asks_for_many_items_in_parts(api: Api, ledger: Managed) -> None:
     """The API takes 500 numbers in a request: `crawlctl --api ... flow jobs` with more was refused."""
     ledger.commit(*(item(f"n{number}") for number in range(600)), call="many")

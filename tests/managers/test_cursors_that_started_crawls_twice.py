@@ -35,6 +35,7 @@ class WithoutParameter(Shops):
 
 @pytest.mark.parametrize("make", [Pages, PagesWithoutKeys])
 @pytest.mark.parametrize("at_once", ["1", "2", "4", "5"])
+@pytest.mark.long
 def test_sets_behind_the_last_cursor_become_no_second_jobs(make: type[Pages], at_once: str) -> None:
     play = ManagerPlay(make, "--max-running-jobs", at_once, family="shops")
     while play.close_reason is None:

@@ -37,6 +37,7 @@ def make(sqlite_template: Path, tmp_path: Path) -> Iterator[Callable[..., Stage]
     database.close()
 
 
+@pytest.mark.long
 async def test_the_starts_of_a_closed_manager_outlive_its_host(make: Callable[..., Stage]) -> None:
     stage = make("Shops", "--loop-mode", "0")
     stage.temporal.is_away = True
@@ -70,6 +71,7 @@ async def test_a_retry_during_a_stop_starts_nothing_within_the_stop(
     assert stage.counts == Counts(waiting=1, failed=1)
 
 
+@pytest.mark.long
 async def test_a_drain_waits_for_the_reactions_of_a_failing_manager(make: Callable[..., Stage]) -> None:
     stage = make("FaultyCycle")
     async with stage.hosted(manager_tries=1) as running:

@@ -581,6 +581,7 @@ def test_endless_repeats_do_not_hold_up_reactions(monkeypatch: pytest.MonkeyPatc
     assert play.slept == [0.0, 0.0, 0.0]
 
 
+@pytest.mark.long
 def test_a_long_generator_is_read_again_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(generator, "LARGEST_PAGE", 2)
     names = [f"shop-{number}" for number in range(220)]

@@ -215,6 +215,7 @@ def test_a_script_without_a_spider_starts_jobs_and_continues_after_a_death(scrip
 
 
 @pytest.mark.parametrize("script", [Script, Manager])
+@pytest.mark.long
 def test_a_scripts_job_that_a_death_has_kept_from_starting_starts_once(script: Any) -> None:
     assert assert_crash_safe(script) > 3
 

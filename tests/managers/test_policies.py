@@ -30,6 +30,7 @@ def test_memory_grows_from_the_units_of_the_command_line_and_never_shrinks() -> 
     assert [job.memory_factor for job in play.started] == [12, 12]
 
 
+@pytest.mark.long
 def test_a_rule_gives_a_growing_pause() -> None:
     policy = {"banned": RetryRule(tries=3, pause=3600, pause_factor=2, longest_pause=5000)}
     play = ManagerPlay(shops_with(names="a", retry_policy=policy))
@@ -217,6 +218,7 @@ def test_a_manager_reads_ahead() -> None:
 # alerts
 
 
+@pytest.mark.long
 def test_an_alert_is_told_once_in_a_quiet_time() -> None:
     alerts: list[float] = []
 
@@ -241,6 +243,7 @@ def test_an_alert_is_told_once_in_a_quiet_time() -> None:
     assert len(alerts) == 2
 
 
+@pytest.mark.long
 def test_no_alert_without_a_limit() -> None:
     play = ManagerPlay(shops_with(names="a"))
     play.cycle()

@@ -81,6 +81,7 @@ def test_a_manager_that_is_not_deterministic_is_told_apart_from_an_unsafe_one() 
         assert_crash_safe(Random)
 
 
+@pytest.mark.long
 def test_deaths_are_restricted_to_methods_of_the_author() -> None:
     class Own(crawlmanager.CrawlManager):
         def set_parameters_gen(self) -> Iterator[Any]:

@@ -81,6 +81,7 @@ def run_of(stage: Stage, number: int) -> RunRecord:
     return stage.flow.store.runs.get(item.run_id)
 
 
+@pytest.mark.long
 async def test_the_object_is_made_anew_without_the_share(stage: Stage) -> None:
     """A run is reopened while the hook for its end is under way, and the hook has changed the state."""
     hook = stage.folder / "in the hook"

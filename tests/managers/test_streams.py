@@ -98,6 +98,7 @@ def test_54_the_number_for_the_next_cycle_is_the_authors() -> None:
     assert shops(play) == ["a", "b"]
 
 
+@pytest.mark.long
 def test_56_b10_thousands_of_sets_are_told_apart_exactly() -> None:
     class Many(Shops):
         default_max_jobs = 3001

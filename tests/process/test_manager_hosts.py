@@ -85,6 +85,7 @@ def attempts(hosts: StepHosts) -> int:
         return len(connection.execute(select(manager_attempts.c.attempt)).all())
 
 
+@pytest.mark.long
 async def test_a_frozen_host_loses_its_manager_and_writes_nothing_more(hosts: StepHosts, flow: Flow) -> None:
     frozen = await hosts.start()
     going = asyncio.create_task(hosts.go_on(flow))
@@ -122,6 +123,7 @@ async def test_a_host_that_ends_hands_its_manager_over_at_once(hosts: StepHosts,
     assert len(hooks) == len(set(hooks)) == 4
 
 
+@pytest.mark.long
 async def test_an_object_ends_with_its_host(hosts: StepHosts, flow: Flow) -> None:
     killed = await hosts.start()
     going = asyncio.create_task(hosts.go_on(flow))
@@ -134,6 +136,7 @@ async def test_an_object_ends_with_its_host(hosts: StepHosts, flow: Flow) -> Non
     assert attempts(hosts) == 4
 
 
+@pytest.mark.long
 async def test_a_broken_file_pauses_only_its_own_managers(hosts: StepHosts, flow: Flow, tmp_path: Path) -> None:
     broken = tmp_path / "broken_managers.py"
     broken.write_text("x = 1\ny = (\n")

@@ -98,6 +98,7 @@ async def test_a_killed_grafter_replaces_its_own_graft(hosts: StepHosts, moment:
     assert hosts.calls == ["graft", "graft", "graft/grafted"]
 
 
+@pytest.mark.long
 async def test_a_host_ends_in_order(hosts: StepHosts) -> None:
     """A function on the loop is cancelled, and a thread that hangs keeps the process from nothing."""
     hosts.settings["CRAWLER_FLOWS__DRAIN_SECONDS"] = "1"

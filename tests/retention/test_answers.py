@@ -60,6 +60,7 @@ def test_no_door_is_left_out() -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
+@pytest.mark.long
 def test_every_command_for_a_run_says_when_it_was_removed(
     api: Api, gone: RunRecord, tmp_path: Path, command: list[str]
 ) -> None:

@@ -26,6 +26,7 @@ pytestmark = pytest.mark.regression(
         ("next look", "signal_pusher_started"),
     ],
 )
+@pytest.mark.long
 async def test_nothing_more_is_done_before_the_stop(
     play: Play, skipping: WorkflowEnvironment, waiting: str, done: str
 ) -> None:

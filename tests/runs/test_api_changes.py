@@ -189,6 +189,7 @@ def test_a_notice_of_long_ago_is_not_told_again_because_its_run_changes(
 
 
 @pytest.mark.parametrize("ahead", [timedelta(0), timedelta(hours=1)])
+@pytest.mark.long
 def test_a_new_view_of_a_quiet_run_is_told_nothing_of_what_was_before_it(
     http: httpx.Client, database: Database, make_run: MakeRun, ahead: timedelta
 ) -> None:
@@ -245,6 +246,7 @@ def test_more_than_can_be_told_is_told_to_be_read_anew(
     assert int(reset.id) > 0
 
 
+@pytest.mark.long
 def test_it_is_told_once_and_again_when_more_has_changed(
     http: httpx.Client, database: Database, make_run: MakeRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -275,6 +277,7 @@ def test_of_one_run_everything_is_told_however_much_else_has_changed(
 
 
 @pytest.mark.parametrize(("query", "has_flows"), [("", False), ("?flows=true", True)])
+@pytest.mark.long
 def test_runs_of_flows_come_only_if_they_are_wanted(
     http: httpx.Client, database: Database, make_run: MakeRun, query: str, has_flows: bool
 ) -> None:
@@ -317,6 +320,7 @@ def test_an_outage_of_the_database_is_told_and_outlived(
 
 
 @pytest.mark.parametrize("last", ["x", "-1", "1.5", "9" * 40, "9" * 65, "١"])
+@pytest.mark.long
 def test_an_id_from_elsewhere_is_refused(http: httpx.Client, last: str) -> None:
     headers = httpx.Headers({"Last-Event-ID": last}, encoding="utf-8")
     problem(http.get("/v1/changes", headers=headers), 422, "Last-Event-ID")

@@ -308,6 +308,7 @@ def test_a_job_that_is_just_being_made_when_its_claim_runs_out(rig: Rig, monkeyp
 
 
 @pytest.mark.parametrize("recorded", [True, False], ids=["recorded", "under a claim that runs out"])
+@pytest.mark.long
 def test_a_job_that_is_made_after_the_cluster_was_looked_at(
     rig: Rig, monkeypatch: pytest.MonkeyPatch, recorded: bool
 ) -> None:

@@ -101,6 +101,7 @@ async def test_statuses_wait_no_longer_for_many_than_for_one(monkeypatch: pytest
     assert len(pages) == 9
 
 
+@pytest.mark.long
 async def test_a_history_that_has_become_long_takes_no_more_of_it_and_the_run_ends(play: Play) -> None:
     """All of the evidence would take twice what Temporal allows before it ends a workflow itself."""
     tasks, megabyte = 100, "x" * 1_000_000

@@ -45,6 +45,7 @@ def living(rig: Rig, plan: RunPlan) -> set[JobKey]:
 
 
 @pytest.mark.parametrize("crawler", ["listens", "ignores"])
+@pytest.mark.long
 def test_a_stop_ends_them_all(listening: Rig, crawler: str) -> None:
     rig = listening
     plan, stranger = rig.started(crawler, tasks=1), rig.started(crawler, tasks=1)

@@ -73,6 +73,7 @@ async def test_nor_for_it_on_a_cluster_that_answers_every_other_time(play: Play)
 
 
 @pytest.mark.parametrize("left", [lambda look: 2, lambda look: 2 + look % 2], ids=["all", "and what flickers"])
+@pytest.mark.long
 async def test_but_not_for_what_something_holds(play: Play, left: Callable[[int], int]) -> None:
     script = Script(leaving=left)
     looks = await looks_of(play, script)
@@ -90,6 +91,7 @@ async def test_the_pauses_begin_anew_when_all_has_ended(play: Play) -> None:
 
 
 @pytest.mark.parametrize("known", [True, False])
+@pytest.mark.long
 async def test_what_lives_after_all_is_forced_in_time(play: Play, known: bool) -> None:
     script = Script(
         leaving=lambda look: 1 if look == 1 else 0,
@@ -111,6 +113,7 @@ async def test_an_outage_in_which_nothing_could_be_seen_leaving_proves_nothing(p
     assert_not_forced(script)
 
 
+@pytest.mark.long
 async def test_nor_is_anything_forced_where_the_history_has_become_long(short_histories: WorkflowEnvironment) -> None:
     """The next execution looks after the grace period, and would not know that all has ended."""
     script = Script(leaving=lambda look: max(0, 12 - look))

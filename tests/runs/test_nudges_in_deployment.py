@@ -19,6 +19,7 @@ pytestmark = pytest.mark.regression(
 WAITS = MainJobStatus(cause="capacity")
 
 
+@pytest.mark.long
 async def test_the_first_look_comes_soon_if_the_deployment_was_nudged(
     play: Play, skipping: WorkflowEnvironment
 ) -> None:

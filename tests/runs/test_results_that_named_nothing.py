@@ -103,6 +103,7 @@ def as_scripted(script: Script, rig: Rig) -> list[Any]:
         (RunStatus.FAILED, "use `crawlctl resume {run} --reopen`"),
     ],
 )
+@pytest.mark.long
 async def test_a_reset_of_a_run_that_is_over_says_why_it_makes_no_run(
     real_time: WorkflowEnvironment, rig: Rig, status: RunStatus, again: str
 ) -> None:

@@ -18,6 +18,7 @@ pytestmark = pytest.mark.regression(
 )
 
 
+@pytest.mark.long
 def test_asking_a_job_again_is_no_change(local: LocalBench) -> None:
     """The watcher took it for one and nudged the workflow, which asked again: 1,340 history events in 5 seconds."""
     request = local.request('trap "" TERM; echo on > on; while :; do sleep 0.1; done')

@@ -51,6 +51,7 @@ def informed(rig: Rig) -> tuple[StoppingActivities, Informed]:
 
 
 @pytest.mark.parametrize("forced", [False, True])
+@pytest.mark.long
 def test_locked_rows_delay_no_request_to_end(
     rig: Rig, database_url: str, monkeypatch: pytest.MonkeyPatch, *, forced: bool
 ) -> None:

@@ -157,6 +157,7 @@ async def until_signalled(handle: WorkflowHandle[Any, Any]) -> list[StopRequest]
     return stops
 
 
+@pytest.mark.long
 async def test_a_write_that_waits_delays_no_signal(
     crawlctl: Crawlctl, run: RunRecord, locked: sqlite3.Connection, temporal: WorkflowEnvironment
 ) -> None:
@@ -179,6 +180,7 @@ async def test_a_write_that_waits_delays_no_signal(
 
 
 @pytest.mark.parametrize(("intent", "status"), [("STOP", 0), ("RUN", 6)])
+@pytest.mark.long
 async def test_a_run_that_ended_while_the_write_waited_is_told(
     crawlctl: Crawlctl,
     run: RunRecord,
@@ -217,6 +219,7 @@ async def test_a_run_that_is_over_stops_no_later_run_under_its_workflow_id(
     assert "there is nothing to stop" in result.stderr
 
 
+@pytest.mark.long
 async def test_a_wait_for_a_locked_database_is_told(
     crawlctl: Crawlctl, run: RunRecord, state: Path, temporal: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -151,6 +151,7 @@ def test_crawlctl_schedules_a_manager_of_the_catalogue_over_the_api(api: Api) ->
     assert deleted.exit_code == 0, deleted.output
 
 
+@pytest.mark.long
 def test_a_file_has_all_schedules_and_makes_them_again(api: Api, http: httpx.Client, tmp_path: Path) -> None:
     file, env = tmp_path / "schedules.json", {"CRAWLER_REMOTE__TOKEN": api.token(*Scope)}
 

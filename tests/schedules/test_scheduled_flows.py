@@ -105,6 +105,7 @@ async def test_an_occurrence_beside_an_open_flow_is_skipped(stage: FlowStage, sc
     assert none.other_starts == []
 
 
+@pytest.mark.long
 async def test_replace_cancels_the_open_flow_and_starts_behind_its_proof(
     stage: FlowStage, schedules: ScheduleCommands
 ) -> None:

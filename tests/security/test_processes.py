@@ -90,6 +90,7 @@ def starts_a_program(folder: Path) -> tuple[Path, Path]:
     return module, seen
 
 
+@pytest.mark.long
 def test_a_program_of_a_host_of_steps_inherits_no_secret(tmp_path: Path) -> None:
     module, seen = starts_a_program(tmp_path)
     settings = {"CRAWLER_STATE": str(tmp_path), "CRAWLER_DATABASE__URL": "sqlite:////secret", "INNOCENT": "kept"}

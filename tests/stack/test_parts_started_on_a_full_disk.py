@@ -54,6 +54,7 @@ def test_a_full_disk_is_told_in_one_line(tmp_path: Path, monkeypatch: pytest.Mon
     assert stack_file.make_token(tmp_path) == (tmp_path / "scheduler.token").read_text()
 
 
+@pytest.mark.long
 async def test_it_is_found_as_soon_as_there_is_room(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
     part = StackPart("sleeper", [sys.executable, "-c", "import time; time.sleep(1000)", str(state)])

@@ -84,6 +84,7 @@ def installation(folder: Path, variables: dict[str, str]) -> Iterator[tuple[Inst
             yield located, http
 
 
+@pytest.mark.long
 async def test_a_crawl_ends_by_the_key_without_the_rights_of_an_operator(
     guarded_server: Guarded, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -143,6 +144,7 @@ async def test_a_key_that_is_withdrawn_is_named(guarded_server: Guarded, monkeyp
         await engine.ping()
 
 
+@pytest.mark.long
 async def test_a_worker_outlives_a_key_that_is_withdrawn(
     guarded_server: Guarded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -109,6 +109,7 @@ def test_a_message_that_failed_comes_again_after_its_pause(queues: Queues) -> No
     assert (queues.counts(), queues.given_up()) == ((0, 0), [("x", "unknown")])
 
 
+@pytest.mark.long
 def test_the_queue_delivers_an_event_as_a_rule_of_eventbridge_sends_it(moto: str, credentials: None) -> None:
     bus = Bus(moto)
     detail = {"order": 17, "site": "books.example"}

@@ -80,6 +80,7 @@ def post(http: httpx.Client, kind: str, event: str | None = None, **detail: Any)
     return http.post("/v1/events", json=body)
 
 
+@pytest.mark.long
 def test_a_flow_starts_once_for_its_event(http: httpx.Client, database: Database) -> None:
     first, second = post(http, "Batch", "b-1", note="now?"), post(http, "Batch", "b-1", note="now?")
     assert (first.status_code, second.status_code) == (201, 200)

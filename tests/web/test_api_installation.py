@@ -144,6 +144,7 @@ def test_many_saturated_runs_are_counted_and_the_longest_waits_are_named(
     assert waited == sorted(waited)
 
 
+@pytest.mark.long
 def test_more_open_and_saturated_runs_than_are_counted(
     http: httpx.Client, database: Database, make_run: MakeRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:

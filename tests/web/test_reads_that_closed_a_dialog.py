@@ -31,6 +31,7 @@ process.exit();
     ("answers", "end"),
     [(("away", "503", "started"), "started 0"), (("404", "started"), "404 1"), (("422",), "422 0")],
 )
+@pytest.mark.long
 def test_a_read_is_tried_again_unless_the_api_refuses_the_read(
     tmp_path: Path, answers: tuple[str, ...], end: str
 ) -> None:

@@ -55,6 +55,7 @@ async def node(folder: Path, *words: str) -> asyncio.subprocess.Process:
 
 @pytest.mark.parametrize("way", ["events", "pusher"])
 @pytest.mark.parametrize("is_early", [True, False], ids=["sent before", "sent later"])
+@pytest.mark.long
 async def test_the_first_notice_comes_whenever_it_was_sent(
     api: Api, database: Database, make_run: MakeRun, tmp_path: Path, way: str, is_early: bool
 ) -> None:

@@ -55,6 +55,7 @@ def test_authors_need_no_extra(module: str) -> None:
 
 
 @pytest.mark.parametrize("command", ["doctor", "up", "demo", "db upgrade", "host my_flows"])
+@pytest.mark.long
 def test_a_command_names_the_missing_extra(command: str, tmp_path: Path) -> None:
     code = "from crawler_lifecycle.cli.__main__ import run\nsys.exit(run())"
     done = without_extras(code, *command.split(), CRAWLER_STATE=str(tmp_path))
@@ -89,6 +90,7 @@ def test_only_a_missing_extra_ends_without_a_traceback() -> None:
 @pytest.mark.parametrize(
     "test", ["from crawler_lifecycle.testing import Play\n", "def test_on_a_stack(flows):\n    pass\n"]
 )
+@pytest.mark.long
 def test_tests_of_flows_name_the_missing_extra_in_one_line(test: str, tmp_path: Path) -> None:
     """pytest showed a traceback through the service's modules."""
     (tmp_path / "test_flows.py").write_text(test)

@@ -3,6 +3,8 @@
 import ast
 from pathlib import Path
 
+import pytest
+
 TESTS = Path(__file__).parents[2]
 
 
@@ -22,6 +24,7 @@ def is_test(module: str) -> bool:
     return path.name.startswith("test_") and path.with_suffix(".py").exists()
 
 
+@pytest.mark.long
 def test_no_test_is_imported() -> None:
     importing = {
         f"{path.relative_to(TESTS.parent)} imports {module}"

@@ -876,6 +876,7 @@ def test_of_a_stop_of_many_all_are_listened_to_while_places_become_free(
 
 
 @pytest.mark.parametrize("forced", [False, True])
+@pytest.mark.long
 def test_a_stop_of_many_does_not_wait_for_those_who_take_their_time(
     acting: Acting, monkeypatch: pytest.MonkeyPatch, *, forced: bool
 ) -> None:
@@ -914,6 +915,7 @@ def trickle(acting: Acting, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[in
 
 
 @pytest.mark.parametrize("how", ["asked", "hurried", "killed"])
+@pytest.mark.long
 def test_a_stop_does_not_wait_for_ever_while_one_after_the_other_ends(
     acting: Acting, monkeypatch: pytest.MonkeyPatch, trickle: dict[int, str], how: str
 ) -> None:

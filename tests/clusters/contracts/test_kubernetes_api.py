@@ -90,6 +90,7 @@ def test_a_token_is_read_again_by_one_thread_for_all(api: KubernetesApi, server:
 
 @pytest.mark.parametrize("status", [429, 503])
 @pytest.mark.parametrize("method", ["GET", "POST", "DELETE"])
+@pytest.mark.long
 def test_a_busy_server_is_asked_again_when_it_says(
     api: KubernetesApi, server: ApiServer, method: str, status: int
 ) -> None:
@@ -336,6 +337,7 @@ def test_a_line_without_an_end_is_given_up(
         next(lines)
 
 
+@pytest.mark.long
 def test_a_busy_server_that_asks_for_no_pause_gets_one(api: KubernetesApi, server: ApiServer) -> None:
     busy = Answered(429, "TooManyRequests", "too many requests", {"Retry-After": "0"})
     server.faults = [Fault("GET", "jobs", busy) for _ in range(100)]

@@ -200,6 +200,7 @@ def test_doctor_tells_which_right_is_missing_and_for_what(chosen: settings.Setti
     assert "get pods/log (to read logs)" in missing.line
 
 
+@pytest.mark.long
 def test_choosing_kubernetes_imports_it_only_where_the_cluster_is_asked(chosen: settings.Settings) -> None:
     code = (
         "import sys, crawler_lifecycle.cli, crawler_lifecycle.settings.configuration as configuration\n"

@@ -170,6 +170,7 @@ def test_the_same_when_a_request_fails_or_somebody_dies_and_the_cluster_goes_on(
 
 @QUICKLY
 @given(sequence=SEQUENCES, at=st.integers(0, 10_000), trouble=st.sampled_from(DEATHS))
+@pytest.mark.long
 def test_the_end_is_the_same_wherever_somebody_dies(
     ground: Ground, sequence: list[Step], at: int, trouble: Trouble
 ) -> None:

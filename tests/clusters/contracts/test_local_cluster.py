@@ -248,6 +248,7 @@ def test_secrets_and_open_files_do_not_reach_a_job(local: LocalBench, monkeypatc
         max_size=4,
     )
 )
+@pytest.mark.long
 def test_arguments_arrive_unharmed(local: LocalBench, arguments: dict[str, str]) -> None:
     script = "import json, os, sys; json.dump([sys.argv[1:], os.environ['CRAWL_ARGUMENTS']], open('got', 'w'))"
     crawler = Crawler(name="python", command=[sys.executable, "-I", "-X", "utf8", "-c", script], argument_flag="-a")

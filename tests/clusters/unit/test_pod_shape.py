@@ -275,6 +275,7 @@ def test_an_allowed_annotation_has_a_value_that_its_controller_reads(path: Path,
     st.from_regex(r"([a-z0-9]{1,5}\.){0,3}", fullmatch=True),
     st.from_regex(r"[A-Za-z0-9][A-Za-z0-9-]{0,20}[A-Za-z0-9]", fullmatch=True),
 )
+@pytest.mark.long
 def test_no_key_below_a_reserved_domain_passes_by_another_spelling(domain: str, below: str, name: str) -> None:
     key = f"{below}{domain}/{name}"
     for shape in (PodShape(labels={key: ""}), PodShape(annotations={key: ""})):

@@ -41,6 +41,7 @@ def cipher(port: int, tls: str, ca: Path | None = None, host: str = NAMED) -> st
         return str(row[1])
 
 
+@pytest.mark.long
 def test_a_server_that_proves_its_name_is_used(encrypting: int, certificates: Certificates) -> None:
     assert cipher(encrypting, "verify", certificates.authority) != PLAIN
     assert cipher(encrypting, "require") != PLAIN
@@ -61,6 +62,7 @@ def test_a_server_with_another_name_or_authority_is_refused(
 
 
 @pytest.mark.parametrize("tls", ["verify", "require"])
+@pytest.mark.long
 def test_a_server_without_tls_gets_no_password(mariadb_server: int, certificates: Certificates, tls: str) -> None:
     with pytest.raises(NotReady, match=r"does not encrypt .*see CRAWLER_DATABASE__TLS"):
         cipher(mariadb_server, tls, certificates.authority if tls == "verify" else None)

@@ -171,6 +171,7 @@ def test_a_server_that_is_down_is_named_without_its_password() -> None:
         (True, None, None),  # the server of the tests
     ],
 )
+@pytest.mark.long
 def test_a_server_that_is_too_old_is_told(
     database: Database, monkeypatch: pytest.MonkeyPatch, is_mariadb: bool, version: tuple[int, ...] | None, words: str
 ) -> None:

@@ -446,6 +446,7 @@ def test_one_that_is_silent_does_not_hold_up_the_others() -> None:
             sent.result(60)
 
 
+@pytest.mark.long
 def test_receivers_who_do_not_answer_take_only_a_share_of_the_slots() -> None:
     """Each try waited out its time limit in a slot of the worker, until there were none left for looks and stops."""
     released = threading.Event()

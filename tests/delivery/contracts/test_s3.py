@@ -85,6 +85,7 @@ def begin_upload(s3: S3Store, key: str) -> str:
     return str(begun["UploadId"])
 
 
+@pytest.mark.long
 def test_an_archive_goes_in_parts_of_one_size(s3: S3Store, files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     archiver = s3.archiver(files)
     sizes: list[int] = []
@@ -165,6 +166,7 @@ def test_one_that_was_begun_at_the_same_moment_is_left_alone(s3: S3Store, small:
     assert s3.content(RUN) == b"x" * 5 * MIB + b"y" * 10
 
 
+@pytest.mark.long
 def test_a_process_that_dies_leaves_no_object(s3: S3Store, files: Path, later: None) -> None:
     command = [sys.executable, "-c", CRASH, str(files), RUN, s3.settings().model_dump_json()]
     assert subprocess.run(command, timeout=60).returncode == 9
@@ -179,6 +181,7 @@ def test_a_connection_that_breaks_once_costs_nothing(s3: S3Store, proxy: Proxy, 
     assert proxy.dropped == 1
 
 
+@pytest.mark.long
 def test_a_server_that_goes_away_is_a_temporary_error_and_the_next_try_cleans_up(
     s3: S3Store, proxy: Proxy, files: Path, later: None
 ) -> None:

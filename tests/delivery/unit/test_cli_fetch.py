@@ -94,6 +94,7 @@ def test_from_a_folder_and_from_a_bucket(crawlctl: Crawlctl, tmp_path: Path, buc
         ("x" * 128, "x" * 100 + "-run-1-2.zip"),
     ],
 )
+@pytest.mark.long
 def test_the_file_has_our_name_whatever_the_server_calls_it(
     crawlctl: Crawlctl, tmp_path: Path, bucket: str, lies: Lies, crawler: str, name: str,
     monkeypatch: pytest.MonkeyPatch,
@@ -119,6 +120,7 @@ def test_no_file_is_overwritten(crawlctl: Crawlctl, tmp_path: Path, bucket: str,
 
 
 @pytest.mark.parametrize("has_links", [True, False])
+@pytest.mark.long
 def test_the_file_has_its_name_only_when_it_is_whole(
     crawlctl: Crawlctl, run: RunRecord, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_links: bool
 ) -> None:
@@ -157,6 +159,7 @@ def test_the_file_has_its_name_only_when_it_is_whole(
         ("expired", {}, 4, "answers 403"),
     ],
 )
+@pytest.mark.long
 def test_nothing_is_left_of_what_is_not_whole(
     crawlctl: Crawlctl, tmp_path: Path, bucket: str, lies: Lies, path: str, figures: dict[str, str],
     status: int, said: str,

@@ -74,6 +74,7 @@ INSIDE_OF_CHANCY = ["process_workflow", "get_scope", "migrate_key", "migrate_pac
 
 @pytest.mark.timeout(360)
 @pytest.mark.parametrize("page", PAGES)
+@pytest.mark.long
 def test_the_code_of_a_page_runs(page: str, tmp_path: Path) -> None:
     files = files_of(DOCS / page)
     files.pop("test_on_a_stack.py", None)  # tests/process/test_flows_fixture.py

@@ -53,6 +53,7 @@ def test_the_catalogue_is_valid(folder: Path) -> None:
     assert problems_of(folder / "my-crawlers.toml") == []
 
 
+@pytest.mark.long
 def test_the_spider_of_twelve_lines_crawls(folder: Path, site: str) -> None:
     crawl(folder, "quotes", CRAWL_ARGUMENTS=json.dumps({"site": site}))
     items = (folder / "files" / "items-0.jsonl").read_text().splitlines()

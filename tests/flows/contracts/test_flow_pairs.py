@@ -263,6 +263,7 @@ OFTEN_CHANGED = (World.write, World.end)
 
 
 @pytest.mark.parametrize("first", few(ACTS, OFTEN_CHANGED), ids=lambda act: str(act.__name__))
+@pytest.mark.long
 def test_no_pair_of_acts_deadlocks(wide_mariadb: Database, first: Callable[[World], Act]) -> None:
     assert contended_pairs(wide_mariadb, first, ACTS, World(wide_mariadb), ROUNDS) == []
 

@@ -248,6 +248,7 @@ async def main():
          "deps: form a cycle: "),
     ],
 )  # fmt: skip
+@pytest.mark.long
 def test_bad_files_get_one_line_and_leave_nothing(
     upgraded: Crawlctl, file: Path, source: str, options: tuple[str, ...], message: str
 ) -> None:
@@ -340,6 +341,7 @@ def test_the_attempts_of_a_job_are_shown_with_their_errors_and_code(upgraded: Cr
     assert [attempt["code_version"] for attempt in answer["a"]] == ["one", "two"]
 
 
+@pytest.mark.long
 def test_why_is_indented_down_to_the_cause(pushed: Crawlctl) -> None:
     shown = lines(pushed, "why", "nightly-1", "load")
     assert [line.split(" since ")[0] for line in shown] == [

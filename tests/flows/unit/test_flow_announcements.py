@@ -3,6 +3,7 @@
 import asyncio
 from typing import Any
 
+import pytest
 from temporalio.testing import WorkflowEnvironment
 
 from crawler_lifecycle.database.database import Database
@@ -95,6 +96,7 @@ async def test_a_retry_does_not_wait_for_an_absent_receiver(flows: FlowStage) ->
     assert flow.events.count("undelivered") == flow.events.count("delivered") == 1
 
 
+@pytest.mark.long
 async def test_a_flow_ends_although_its_announcement_fails(skipping_flows: FlowStage) -> None:
     """The tries end after an hour; the audit repeats them."""
     skipping_flows.receivers.trouble = TemporaryError("no answer")

@@ -4,6 +4,8 @@ import asyncio
 from datetime import timedelta
 from typing import Any
 
+import pytest
+
 from crawler_lifecycle.flows import Workflow
 from crawler_lifecycle.flows.rules.messages import RunSteps, WriteFlow
 from crawler_lifecycle.model.flow_states import FlowState
@@ -55,6 +57,7 @@ async def test_a_flow_ends_by_a_cancel_although_no_host_takes_its_steps(flows: F
     assert (await supervisor.result())["state"] == "cancelled"
 
 
+@pytest.mark.long
 async def test_a_start_without_a_host_is_shown_as_available(flows: FlowStage) -> None:
     workflow = Workflow().add("a", plain).add("b", plain, deps="a", queue="elsewhere")
     flow, _ = await flows.start(workflow)

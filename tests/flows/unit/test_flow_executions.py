@@ -99,6 +99,7 @@ async def path_as_result(step: BegunStep) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("ends", [0, 1, 2], ids=["first_task", "behind_the_first_step", "beside_the_held_step"])
+@pytest.mark.long
 async def test_a_reset_of_the_workflow_goes_on_with_the_rows(flows: FlowStage, ends: int) -> None:
     """The former execution still has its activity for the held step under way; the step is asked for again."""
     flows.host.plays = dict.fromkeys(["j0", "j1", "j2"], path_as_result)
@@ -153,6 +154,7 @@ async def test_an_execution_that_changed_code_cannot_replay_is_followed_by_anoth
     database.close()
 
 
+@pytest.mark.long
 async def test_a_long_history_goes_on_in_another_execution(long_flows: FlowStage) -> None:
     flows = long_flows
     flows.host.hold("slow")

@@ -3,6 +3,8 @@
 import asyncio
 from collections import Counter
 
+import pytest
+
 from crawler_lifecycle.flows import Workflow
 from crawler_lifecycle.model.flow_states import FlowState
 from tests.kit.authors.work import plain
@@ -52,6 +54,7 @@ async def test_a_step_that_another_step_awaits_alone_is_in_no_slice(flows: FlowS
     assert [flows.host.played.index("after") > 0, len(alone)] == [True, 2]
 
 
+@pytest.mark.long
 async def test_at_most_500_steps_are_with_hosts_at_a_time(flows: FlowStage) -> None:
     flows.host.hold(*(f"many/{number}" for number in range(600)))
     flow, supervisor = await flows.start(Workflow().add_many("many", [plain] * 600))

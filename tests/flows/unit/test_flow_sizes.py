@@ -26,6 +26,7 @@ async def largest_payload(flows: FlowStage, flow: Any) -> int:
     return max(sizes)
 
 
+@pytest.mark.long
 async def test_rows_are_read_and_written_in_pieces(flows: FlowStage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(flow_ledger, "BYTES_IN_A_PAGE", PAGE)
     monkeypatch.setattr(course, "BYTES_IN_A_WRITE", WRITE)

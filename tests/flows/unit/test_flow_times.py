@@ -65,6 +65,7 @@ async def test_an_approval_brings_the_flow_on(flows: FlowStage) -> None:
 
 
 @pytest.mark.parametrize("is_early", [False, True], ids=["after the flow came to it", "before"])
+@pytest.mark.long
 async def test_a_step_behind_an_approval_reads_the_decision(flows: FlowStage, is_early: bool) -> None:
     """The write of the approval's end is late. The step's start overtakes the write, and names the decision."""
     decisions, has_read = list[Any](), threading.Event()

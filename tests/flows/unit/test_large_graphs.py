@@ -113,6 +113,7 @@ SHAPES: list[Any] = [
 
 
 @pytest.mark.parametrize(("shape", "waves"), SHAPES)
+@pytest.mark.long
 def test_each_job_of_a_large_graph_starts_once_and_in_its_wave(
     shape: Callable[[], Workflow], waves: list[int], calls: Counter[str]
 ) -> None:
@@ -125,6 +126,7 @@ def test_each_job_of_a_large_graph_starts_once_and_in_its_wave(
 
 
 @pytest.mark.parametrize(("shape", "waves"), SHAPES)
+@pytest.mark.long
 def test_the_work_for_a_large_graph_is_in_proportion_to_its_jobs_and_edges(
     shape: Callable[[], Workflow], waves: list[int], calls: Counter[str]
 ) -> None:
@@ -161,6 +163,7 @@ def numbers(course: Course, state: MemberState) -> Iterator[int]:
         (bipartite, 5, SIDE),
     ],
 )
+@pytest.mark.long
 def test_a_failure_cancels_the_jobs_behind_it_alone(
     shape: Callable[[], Workflow], failing: int, cancelled: int, calls: Counter[str]
 ) -> None:

@@ -1,5 +1,7 @@
 """Overviews: `why` of a flow or a sub-workflow names the nearest causes, failures first."""
 
+import pytest
+
 from crawler_lifecycle.flows import Workflow
 from crawler_lifecycle.flows.commands.members import explained_at
 from crawler_lifecycle.flows.model.manager_records import ManagerProblem, ManagerStatus
@@ -75,6 +77,7 @@ def test_a_flow_without_a_supervisor_names_its_first_jobs() -> None:
     assert explain(gated, "g").cause is not None, "a graft without jobs is explained by its grafter"
 
 
+@pytest.mark.long
 def test_an_overview_stays_short() -> None:
     play = Play(Workflow(id="w").add_many("m", [plain] * 1_000))
     play.advance()

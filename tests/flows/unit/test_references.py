@@ -273,6 +273,7 @@ def test_b21_a_notebook_shows_the_picture() -> None:
     assert shown[0].splitlines() == ["```mermaid", "flowchart TD", '    setup["setup (SetupWorker)"]', "```"]
 
 
+@pytest.mark.long
 def test_b22_the_command_lines_print_what_the_programs_read(tmp_path: Path) -> None:
     (tmp_path / "myapp.py").write_text("from tests.flows.reference_oban import b2_sequential as b2\nworkflow = b2()\n")
     path = {"PYTHONPATH": f"{tmp_path}:{Path(__file__).parents[3]}"}

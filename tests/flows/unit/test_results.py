@@ -188,6 +188,7 @@ def test_048_what_has_a_json_form_comes_back_as_plain_data() -> None:
         max_leaves=20,
     )
 )
+@pytest.mark.long
 def test_048_any_nesting_survives(value: Any) -> None:
     assert from_text(to_text("result", value, LARGEST_RESULT)) == value
 

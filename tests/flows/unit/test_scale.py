@@ -74,6 +74,7 @@ def test_ten_times_the_jobs_are_ten_times_the_work(shape: Any, counted: dict[str
         assert count <= 12 * small[key] + 100, key
 
 
+@pytest.mark.long
 def test_the_end_of_one_job_among_ten_thousand_looks_at_its_dependents_only(counted: dict[str, int]) -> None:
     play = Play(fan(9_998))
     play.advance()

@@ -10,6 +10,7 @@ from datetime import timedelta
 from random import Random
 from typing import Any
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -609,6 +610,7 @@ def play(world: World, acts: int) -> None:
     assert Planner(_copy(world.record.ledger)).advance(world.record.now).is_empty
 
 
+@pytest.mark.long
 def test_steps_that_hosts_start_themselves_start_no_step_too_early_and_every_flow_ends() -> None:
     follows = 0
     for seed in range(600):

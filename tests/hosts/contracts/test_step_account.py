@@ -60,6 +60,7 @@ def account(mariadb_server: int, service: Database) -> Iterator[Database]:
     execute(mariadb_server, f"DROP USER {name}")
 
 
+@pytest.mark.long
 async def test_a_host_runs_steps_and_grafts(account: Database) -> None:
     assert SqlStore(account).records.installation(), "a host reads this before anything else"
     authors.reset()

@@ -174,6 +174,7 @@ def rows_read(database: Database, act: Callable[[], object]) -> int:
     return total() - question - (question - before)
 
 
+@pytest.mark.long
 def test_starts_and_passes_read_few_rows_beside_many_runs(wide_mariadb: Database, mariadb_url: str) -> None:
     make_run = maker_of_runs(wide_mariadb)
     SqlStore(wide_mariadb).limits.change(INSTALLATION, {"tasks": 100_000}, None)

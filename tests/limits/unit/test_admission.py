@@ -226,6 +226,7 @@ def assert_limits_hold(runs: list[OpenRun], by_scope: Mapping[str, ScopeLimits])
 
 
 @given(worlds(), st.integers(1, 6), st.randoms(use_true_random=False))
+@pytest.mark.long
 def test_whatever_ends_in_whatever_order_limits_hold_and_every_run_ends(
     world: tuple[list[OpenRun], dict[str, ScopeLimits]], most: int, random: Random
 ) -> None:

@@ -103,6 +103,7 @@ def test_a_pause_has_a_reason_and_an_end(upgraded: Crawlctl) -> None:
         (["schedule", "create", "nightly", "books", "--every", "1h", "--label", "x"], "--label"),
     ],
 )
+@pytest.mark.long
 def test_bad_input_is_named_and_nothing_is_made(upgraded: Crawlctl, words: list[str], named: str) -> None:
     result = upgraded(*words)
     assert (result.exit_code, result.stdout) == (2, "")

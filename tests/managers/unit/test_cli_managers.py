@@ -138,6 +138,7 @@ def test_a_catalogue_name_needs_the_scheduler_service(flow: Flow) -> None:
         (FILE, ("my_managers:Absent",), "defines no crawl manager 'Absent'"),
     ],
 )
+@pytest.mark.long
 def test_wrong_starts_get_a_line_and_leave_nothing(
     flow: Flow, file: Path, monkeypatch: pytest.MonkeyPatch, source: str, words: tuple[str, ...], message: str
 ) -> None:
@@ -207,6 +208,7 @@ def test_the_ledger_as_csv(flow: Flow, ledger: Managed) -> None:
         (("jobs", "shops/nightly", "--manager", "absent"), "name one of the flow's crawl managers"),
     ],
 )
+@pytest.mark.long
 def test_wrong_requests_get_a_line(flow: Flow, ledger: Managed, words: tuple[str, ...], message: str) -> None:
     (line,) = lines(flow(*words), 2)
     assert message in line
@@ -249,6 +251,7 @@ def test_a_retry_of_an_ended_manager_says_what_the_manager_waits_for(
     assert ("after `crawlctl flow resume shops/nightly`: the flow is paused" in line) is is_paused
 
 
+@pytest.mark.long
 def test_why_explains_an_item(flow: Flow, ledger: Managed) -> None:
     assert said(flow("why", ledger.id, "1", "--json"))["cause"] == "failed"
     assert said(flow("why", ledger.id, "2", "--json"))["cause"].startswith("room: 1 job runs")
@@ -386,6 +389,7 @@ def test_the_attempts_of_the_manager_itself(flow: Flow, ledger: Managed) -> None
         (("--tag", "north"), "--tag"),
     ],
 )
+@pytest.mark.long
 def test_the_attempts_of_items_refuse_options_without_effect(
     flow: Flow, ledger: Managed, options: tuple[str, ...], named: str
 ) -> None:

@@ -224,6 +224,7 @@ def test_a_run_ends_when_its_tasks_have_and_keeps_its_end(database: Database, ma
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=st.text(max_size=50), repeat=st.sampled_from([1, 500]), at=TIMES)
+@pytest.mark.long
 def test_any_words_at_any_time_can_be_a_stop(
     database: Database, make_run: MakeRun, text: str, repeat: int, at: datetime
 ) -> None:

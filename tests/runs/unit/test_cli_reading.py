@@ -136,6 +136,7 @@ def test_every_command_explains_itself(command: list[str]) -> None:
     assert all(option in result.output for option in options), "in front of a command, too"
 
 
+@pytest.mark.long
 def test_what_a_crawler_is_given_in_its_environment_is_not_shown(crawlctl: Crawlctl, run: RunRecord) -> None:
     for words in (["show", str(run.run_id)], ["show", str(run.run_id), "--json"]):
         assert SECRET not in crawlctl(*words).output

@@ -53,6 +53,7 @@ def test_a_run_that_is_over_has_a_status_of_its_own(
 
 
 @pytest.mark.parametrize("option", ["actor", "reason"])
+@pytest.mark.long
 def test_as_much_as_a_command_line_takes_is_one_short_line(
     crawlctl: Crawlctl, run: RunRecord, state: Path, option: str
 ) -> None:

@@ -44,6 +44,7 @@ async def tasks_that_failed(handle: WorkflowHandle[Any, Any]) -> int:
     )
 
 
+@pytest.mark.long
 async def test_a_stop_by_signal_is_a_stop(play: Play) -> None:
     script = Script()
     script.alive = until_asked(script)

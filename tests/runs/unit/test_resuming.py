@@ -76,6 +76,7 @@ async def test_jobs_that_nobody_asked_before_a_resume_have_all_their_grace(play:
     assert killed[0] - asked[0] >= timedelta(seconds=29)
 
 
+@pytest.mark.long
 async def test_a_stop_while_an_end_is_handed_over_is_on_record(play: Play) -> None:
     script = resumed(RunStatus.COMPLETED)
     held = Held(script, "update_run_status")

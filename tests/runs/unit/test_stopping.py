@@ -107,6 +107,7 @@ async def test_a_stop_that_comes_with_the_start(play: Play) -> None:
 
 @pytest.mark.parametrize("door", ["signal", "update"])
 @pytest.mark.parametrize("waiting", ["deployment", "first status", "main job", "next look"])
+@pytest.mark.long
 async def test_a_stop_while_the_run_waits(play: Play, skipping: WorkflowEnvironment, waiting: str, door: str) -> None:
     script = Script(
         deployments=in_turn(UNAVAILABLE) if waiting == "deployment" else Script().deployments,
@@ -239,6 +240,7 @@ async def test_every_stop_is_on_record_and_one_is_enough(play: Play) -> None:
 
 
 @pytest.mark.parametrize("activity", ["count_alive_tasks", "note_stop_phase"])
+@pytest.mark.long
 async def test_a_stop_that_comes_after_the_last_look_is_on_record(play: Play, activity: str) -> None:
     script = Script()
     script.alive = until_asked(script)
@@ -253,6 +255,7 @@ async def test_a_stop_that_comes_after_the_last_look_is_on_record(play: Play, ac
     assert on_record(script) == ["ann", "carol"]
 
 
+@pytest.mark.long
 async def test_a_stop_while_the_end_is_written_down_is_on_record_and_changes_nothing(play: Play) -> None:
     script = Script()
     held = Held(script, "update_run_status")

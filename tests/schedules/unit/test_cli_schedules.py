@@ -76,6 +76,7 @@ def test_bad_input_is_named_and_nothing_is_made(
 
 @pytest.mark.parametrize("words", [["list"], ["show", "x"], ["pause", "x"], ["trigger", "x"], ["delete", "x"]])
 @pytest.mark.usefixtures("state_url")
+@pytest.mark.long
 def test_without_temporal_it_is_one_line_and_status_4(
     crawlctl: Crawlctl, monkeypatch: pytest.MonkeyPatch, words: list[str]
 ) -> None:

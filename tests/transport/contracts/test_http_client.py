@@ -136,6 +136,7 @@ def silent_addresses(server: Server) -> Iterator[list[str]]:
         yield addresses
 
 
+@pytest.mark.long
 def test_the_addresses_of_a_host_share_its_time(
     environment: pytest.MonkeyPatch, server: Server, silent_addresses: list[str]
 ) -> None:
