@@ -30,10 +30,12 @@ _RUN_IDS: dict[str, Column[int]] = {CRAWLER: runs.id, LABEL: history_labels.c.hi
 
 def _of_line(*columns: ColumnElement[Any]) -> Select[Any]:
     """Return the statement for the installation's runs that wait for their permit."""
-    # left alone, MariaDB may read all open runs by their status; SQLite uses no index for "is not null"
+    # left alone, MariaDB may read all open runs by their status, and SQLite does unless the status is an expression;
+    # SQLite uses no index for "is not null"
     query = select(*columns).with_hint(histories, "FORCE INDEX (ix_histories_held)", "mysql")
     query = query.where(runs.held_by > "", runs.admitted_at.is_(None), runs.intent == Intent.RUN)
-    return query.where(runs.status.in_(OPEN_STATUSES), runs.installation == OWN_INSTALLATION)
+    is_open = func.coalesce(runs.status, "").in_(OPEN_STATUSES)
+    return query.where(is_open, runs.installation == OWN_INSTALLATION)
 
 
 def place_in_line(connection: Connection, run: RunRecord) -> Place | None:

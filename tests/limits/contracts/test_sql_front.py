@@ -21,6 +21,7 @@ from crawler_lifecycle.model.states import RunStatus, TaskStatus
 from crawler_lifecycle.model.task_changes import TaskChange
 from crawler_lifecycle.runs.ports import Claim
 from tests.kit.data.databases import MakeRun, ref_to
+from tests.kit.data.statements import plan_of
 
 MINUTE = timedelta(minutes=1)
 BOOKS, SITE = "crawler:books", "label:site:a"
@@ -220,3 +221,11 @@ def test_a_run_that_nobody_watches_keeps_no_other_run_from_the_front(
         connection.execute(histories.update().where(histories.c.id.in_(unwatched)).values(**times))
     end(store, begun)
     assert [claim.run_id for claim in store.claims.claim_tasks("dispatcher", MINUTE, 2)] == [runs[4].run_id]
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+@pytest.mark.regression("SQLite read every open run for the limits")
+def test_the_limits_read_held_runs_alone(store: SqlStore, database: Database) -> None:
+    plan = plan_of(database, store.limits.all)
+    assert "SEARCH histories USING COVERING INDEX ix_histories_held (held_by>?)" in plan
+    assert "ix_histories_status" not in plan
