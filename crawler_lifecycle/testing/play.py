@@ -8,7 +8,7 @@ from itertools import count
 
 from crawler_lifecycle.flows.authors.workflow import Workflow
 from crawler_lifecycle.flows.model.definition import CrawlWork, FlowDefinition, StepWork
-from crawler_lifecycle.flows.rules.ends import TasksSeen, names
+from crawler_lifecycle.flows.rules.ends import TasksSeen, is_failure
 from crawler_lifecycle.flows.rules.plan import AttemptStart, Plan
 from crawler_lifecycle.flows.rules.requesting import memory_after, run_request
 from crawler_lifecycle.flows.rules.rows import MemberRow
@@ -190,7 +190,7 @@ class Play(SteppedFlow):
         )
 
     def _see_run(self, row: MemberRow, run: PlayedRun, status: RunStatus, *, archived: bool = True) -> None:
-        if status is RunStatus.COMPLETED and not names(row.retry, run.outcome.outcome):
+        if status is RunStatus.COMPLETED and not is_failure(row.retry, run.outcome.outcome):
             self.keep_result(row, run.receipt())
         self.observe(run.seen(row, status, self.now, archived=archived))
 

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from crawler_lifecycle.assembly.control import Control
 from crawler_lifecycle.flows.model.manager_records import ItemRecord, ManagerStatus
 from crawler_lifecycle.flows.model.turns import SCHEDULED
-from crawler_lifecycle.flows.rules.ends import REFUSED, UNKNOWN, WORDS
+from crawler_lifecycle.flows.rules.ends import OUTCOMES, REFUSED, UNKNOWN
 from crawler_lifecycle.model.flow_states import FlowState
 from crawler_lifecycle.model.manager_items import ItemState, Origin
 from crawler_lifecycle.model.records import RunFilter, RunRecord
@@ -155,7 +155,9 @@ def _of_runs(seen: ToldManager) -> Iterator[str]:
 
 def _is_without_run(item: ItemRecord) -> bool:
     """Return whether the last attempt was refused before it made a run: its outcome may be its workflow's end."""
-    return item.outcome == REFUSED or (item.state is ItemState.REFUSED and item.outcome in {*WORDS.values(), UNKNOWN})
+    return item.outcome == REFUSED or (
+        item.state is ItemState.REFUSED and item.outcome in {*OUTCOMES.values(), UNKNOWN}
+    )
 
 
 def _state_after(runs: Sequence[RunRecord], state: ItemState) -> ItemState:

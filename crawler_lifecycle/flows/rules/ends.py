@@ -1,6 +1,6 @@
-"""Ends of attempts and runs: the meaning for the member, and whether another attempt follows.
+"""Ends of attempts and runs: their meaning for the flow's member, and whether another attempt follows.
 
-One rule for graphs, for crawl managers and for the audit ends an attempt whose workflow has ended without a run.
+`refusal` judges attempts whose workflow has closed without a run, for graphs, for crawl managers and for the audit.
 """
 
 from collections.abc import Iterable, Mapping
@@ -28,10 +28,10 @@ from crawler_lifecycle.model.supervision import WorkflowInfo
 
 NO_WORKFLOW = "missing"  # how Temporal describes a workflow without a start
 REFUSED = "refused"  # outcome word for an attempt whose request can never become a run
-# outcome words by the workflow's end; any other end is unknown
-WORDS = {"failed": REFUSED, "canceled": "cancelled", "terminated": "terminated", "timed_out": "timed_out"}
+# outcomes by the workflow's end; any other end is unknown
+OUTCOMES = {"failed": REFUSED, "canceled": "cancelled", "terminated": "terminated", "timed_out": "timed_out"}
 UNKNOWN = "unknown"
-IN_WORDS = {
+PROBLEMS = {
     "failed": "its workflow was ended by a failure",
     "timed_out": "its workflow was ended by a time limit",
     "canceled": "its workflow was cancelled",
@@ -59,8 +59,8 @@ def refusal(workflow: WorkflowInfo, failure: str | None) -> Refusal | None:
     """
     if workflow.is_open or workflow.problem or workflow.end in ("", NO_WORKFLOW):
         return None
-    outcome = WORDS.get(workflow.end, UNKNOWN)
-    return Refusal(failure or IN_WORDS.get(workflow.end, f"its workflow was {workflow.end}"), outcome)
+    outcome = OUTCOMES.get(workflow.end, UNKNOWN)
+    return Refusal(failure or PROBLEMS.get(workflow.end, f"its workflow was {workflow.end}"), outcome)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,13 +93,16 @@ def in_order(begins: Iterable[AttemptBegun], ends: Iterable[AttemptEnd]) -> list
 
 
 def after_end(row: MemberRow, end: AttemptEnd) -> MemberRow:
-    """Return the row after the end. An end for another attempt changes nothing; a late end only settles the member."""
+    """Return the row after the end. An end of another attempt changes nothing.
+
+    If the member no longer executes, such as after a cancel, the end only settles the member.
+    """
     if end.attempt != row.attempt or not row.in_flight:
         return row
     settled = row._replace(in_flight=False, end=end.end)
     if row.state is not MemberState.EXECUTING:
         return settled
-    if end.kind is EndKind.COMPLETED and end.outcome is not None and names(row.retry, end.outcome):
+    if end.kind is EndKind.COMPLETED and end.outcome is not None and is_failure(row.retry, end.outcome):
         return _after_failure(settled, replace(end, reason=by_outcome(end.outcome)))
     match end.kind:
         case EndKind.COMPLETED:
@@ -113,8 +116,8 @@ def after_end(row: MemberRow, end: AttemptEnd) -> MemberRow:
     return after
 
 
-def names(policy: RetryPolicy, outcome: str) -> bool:
-    """Return whether a rule names the own word of a completed run, which the rule makes a failure."""
+def is_failure(policy: RetryPolicy, outcome: str) -> bool:
+    """Return whether a retry rule names the outcome of a completed run: then the end is tried again like a failure."""
     return outcome != FINISHED and policy.rule_for(outcome) is not None
 
 
@@ -130,7 +133,7 @@ def rule_before(row: MemberRow) -> RetryRule | None:
 
 @dataclass(frozen=True, slots=True)
 class RunSeen:
-    """A run as its rows show it. The same sight may come again, and an older sight may come late."""
+    """A sight: one reading of a run's row. The same sight may come again, and an older sight may come late."""
 
     number: int  # of the member
     attempt: int
@@ -145,7 +148,7 @@ class RunSeen:
 
 @dataclass(frozen=True, slots=True)
 class TasksSeen:
-    """Ends of a crawl's tasks. Needed only for crawls with dependents on single tasks."""
+    """A sight of the ended tasks of a crawl. Needed only for crawls with dependents on single tasks."""
 
     number: int
     generation: int  # the attempt's generation
@@ -229,7 +232,7 @@ def _final(row: MemberRow, state: MemberState, end: AttemptEnd, reason: str | No
 
 def _waits_for_archive(row: MemberRow, seen: RunSeen) -> bool:
     is_executing = row.state is MemberState.EXECUTING and seen.status is RunStatus.COMPLETED
-    if seen.outcome is not None and names(row.retry, seen.outcome):
+    if seen.outcome is not None and is_failure(row.retry, seen.outcome):
         return False  # the member does not complete with this end
     return is_executing and row.ready is Ready.ARCHIVED and not seen.archived
 

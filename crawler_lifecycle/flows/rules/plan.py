@@ -1,8 +1,8 @@
-"""A plan has the next acts for a flow, as the planner hands them to a supervisor.
+"""A flow's next acts as the planner decides them (`Plan`), and starts not known to have begun yet (`Unconfirmed`).
 
-An attempt begins only if no door came since the plan of the start. So a reading after a later door, with neither a
-begin nor a row of the attempt, proves that the start never happens: the member's stored row counts, and the planner may
-start the member anew. Without a later door the same reading proves nothing, since the start may still come.
+A door is a request that changes the flow, such as a push or a cancel; the flow numbers its doors. No attempt begins if
+a door came after its plan. So rows read after a later door, still without the attempt, prove that the start never
+happens, and the planner may start the member anew. Earlier rows prove nothing: the begin may be late.
 """
 
 from collections.abc import Collection, Iterable
@@ -30,7 +30,7 @@ class MemberChange:
 
 @dataclass(frozen=True, slots=True)
 class AttemptStart:
-    """An attempt to start. `before`: the member's available row."""
+    """An attempt to start. `before`: the member's row before the start, in the state AVAILABLE."""
 
     before: MemberRow
 
@@ -57,7 +57,7 @@ class Plan:
     """The next acts. No part takes effect after a door that the planner does not know.
 
     A write or a start that a door has outdated is refused, and the supervisor gives the planner the stored rows.
-    Otherwise a member could start because of an end that the door did not allow.
+    Otherwise a member could start in spite of a cancel that the planner has not seen.
     """
 
     changes: tuple[MemberChange, ...] = ()
@@ -74,7 +74,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """A start. `door`: number of the last door before its plan. `was`: the member's row as stored before the start."""
+    """An unconfirmed start. `door`: last door before its plan. `was`: the member's row as stored before the start."""
 
     start: AttemptStart
     door: int
@@ -82,7 +82,7 @@ class Pending:
 
 
 class Unconfirmed:
-    """Starts by member, until the attempt is seen as begun or refused."""
+    """Starts by member, until a begin, a refusal or the member's stored row decides about them."""
 
     def __init__(self) -> None:
         self._pending: dict[int, Pending] = {}
@@ -101,7 +101,7 @@ class Unconfirmed:
         return None if pending is None else self._pending.pop(number)
 
     def refuse(self, number: int, attempt: int, door: int) -> bool:
-        """Note that a start with this door was refused. Return False if the start was planned anew after the door."""
+        """Note that a host refused the start with this door. Return False if a later plan has started it anew."""
         pending = self.find(number, attempt)
         if pending is None or pending.door > door:
             return False
@@ -109,6 +109,7 @@ class Unconfirmed:
         return True
 
     def door_of(self, number: int, default: int) -> int:
+        """Return the door of the member's unconfirmed start, or the default."""
         pending = self._pending.get(number)
         return default if pending is None else pending.door
 
@@ -129,7 +130,10 @@ class Unconfirmed:
         return any(pending.door < door for pending in self._pending.values())
 
     def without_undecided(self, rows: Iterable[MemberRow], door: int) -> list[MemberRow]:
-        """Return the rows that decide about their member's start. Decided starts count no more."""
+        """Return the rows that decide about their member's start, and forget these starts.
+
+        A row decides if it has the attempt, or was read after a later door than the start's. `door`: the reading's.
+        """
         decisive = []
         for row in rows:
             pending = self._pending.get(row.number)
