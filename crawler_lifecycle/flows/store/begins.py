@@ -26,9 +26,9 @@ from crawler_lifecycle.flows.rules.requesting import arguments_of_attempt, task_
 from crawler_lifecycle.flows.rules.rows import MemberRow, Target
 from crawler_lifecycle.flows.rules.words import BY_REQUEST
 from crawler_lifecycle.flows.store.locks import SHARED, OnFlows, fence, has_lost_acts, without_index
-from crawler_lifecycle.flows.store.reading import are_on_record, ends_of
+from crawler_lifecycle.flows.store.reading import NUMBERS, are_on_record, ends_of
 from crawler_lifecycle.flows.store.rows import groups, members
-from crawler_lifecycle.flows.store.starts import NUMBERS, Work, fits, may_start, read_work
+from crawler_lifecycle.flows.store.starts import Work, fits, may_start, read_work
 from crawler_lifecycle.flows.store.writing import end_values
 from crawler_lifecycle.model.flow_states import UNSTARTED, EndKind, GroupGrowth, MemberState
 from crawler_lifecycle.model.states import TaskStatus

@@ -1,7 +1,8 @@
-"""Ledgers read from the database, with the ends of attempts, runs and tasks, as a flow reads them.
+"""Read a flow's ledger: its members and groups, and the begins, ends and runs of its members' attempts.
 
-Runs and steps write nothing into their member's row. Effective rows count begins and ends before the supervisor notes
-them.
+Hosts and runs write only rows of their own. The supervisor notes these news in the members' rows with its next write.
+Until then, the stored row lags, and other readers use effective rows: stored rows, changed as the news change them.
+A sight is one reading of a run or of a run's tasks. Statements with FEW in their name read the given numbers alone.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -33,10 +34,21 @@ attempts, begins, ends = flow_attempts.c, attempt_begins.c, attempt_ends.c
 runs, tasks = histories.c, task_histories.c
 AttemptKey = tuple[int, int]  # member's number, attempt's number
 MOST_IN_STATEMENT = 500  # numbers; for more members, the rows of the whole flow are read and filtered here
+FEW = 100  # numbers in a statement built once
+NUMBERS: Any = bindparam("numbers", expanding=True)
+OF_FLOW = members.flow == bindparam("of_flow")
+
+# ends of attempts
 IS_LAST_END = and_(ends.flow == members.flow, ends.member == members.number, ends.attempt == members.attempt)
+HAS_NUMBER = ends.member.in_(NUMBERS)
 END = select(ends.member, ends.attempt, ends.kind, ends.ended_at, ends.outcome, ends.reason)
+ENDS = END.where(ends.flow == bindparam("of_flow"), HAS_NUMBER)
 LAST_ENDS = END.join_from(attempt_ends, flow_members, IS_LAST_END).where(ends.flow == bindparam("of_flow"))
-# begins unknown to their member's row, with their ends
+FEW_LAST_ENDS = LAST_ENDS.where(HAS_NUMBER)
+UNNOTED_ENDS = LAST_ENDS.where(members.in_flight)
+HAVE_ENDED = select(ends.member, ends.attempt).where(ends.flow == bindparam("of_flow"), HAS_NUMBER)
+
+# begins of steps unknown to their member's row, with their ends; a later try of an attempt is no news for its member
 IS_NEW_BEGIN = and_(begins.noted.is_(False), begins.number == 1)
 NEW_BEGINS = (
     select(begins.member, begins.attempt, begins.generation, begins.begun_at)
@@ -50,15 +62,22 @@ NEW_BEGINS = (
     .where(begins.flow == bindparam("of_flow"), IS_NEW_BEGIN)
     .order_by(begins.member, begins.attempt)
 )
-FEW_NEW_BEGINS = NEW_BEGINS.where(begins.member.in_(bindparam("numbers", expanding=True)))
+FEW_NEW_BEGINS = NEW_BEGINS.where(begins.member.in_(NUMBERS))
+
+# runs of crawls
 RUN_COLUMNS = [runs.flow_member, runs.flow_attempt, runs.status, runs.end_number, runs.finished_at, runs.begun_at]
 SIGHT_COLUMNS = [*RUN_COLUMNS, runs.reason, runs.outcome, runs.export_state, runs.tasks]
 RUNS = (
     select(*SIGHT_COLUMNS)
     .join_from(histories, flow_members, and_(members.number == runs.flow_member, members.attempt == runs.flow_attempt))
-    .where(runs.flow_uid == bindparam("of_uid"), members.flow == bindparam("of_flow"))
+    .where(runs.flow_uid == bindparam("of_uid"), OF_FLOW)
+)
+FEW_RUNS = RUNS.where(runs.flow_member.in_(NUMBERS))
+HAVE_RUN = select(runs.flow_member, runs.flow_attempt).where(
+    runs.flow_uid == bindparam("of_uid"), runs.flow_member.in_(NUMBERS)
 )
 IS_OPEN = runs.status.in_(OPEN_STATUSES)
+OPEN_RUN = select(runs.id).where(runs.flow_uid == bindparam("of_uid"), IS_OPEN).limit(1)
 HAS_ENDED = and_(not_(IS_OPEN), runs.end_number > members.end_number)  # since the member's row was written
 IS_REOPENED = and_(IS_OPEN, members.in_flight.is_(False), members.end_number > 0, runs.end_number >= members.end_number)
 EVER_REOPENED = or_(runs.end_number > 1, and_(runs.end_number == 1, IS_OPEN))
@@ -74,7 +93,8 @@ UNREAD = and_(
     members.attempt_generation == members.generation,  # otherwise a retry has replaced the attempt
 )
 UNREAD_RUN = RUNS.where(UNREAD).limit(1)
-OPEN_RUN = select(runs.id).where(runs.flow_uid == bindparam("of_uid"), IS_OPEN).limit(1)
+
+# ended tasks in the runs of a member's generation
 TASK_ENDS = (
     select(runs.flow_member, attempts.generation, tasks.task, tasks.status)
     .join_from(histories, task_histories, tasks.history_id == runs.id)
@@ -88,29 +108,15 @@ TASK_ENDS = (
             attempts.generation == members.generation,
         ),
     )
-    .where(
-        runs.flow_uid == bindparam("of_uid"),
-        members.flow == bindparam("of_flow"),
-        members.number.in_(bindparam("numbers", expanding=True)),
-        tasks.status.in_(OVER),
-    )
+    .where(runs.flow_uid == bindparam("of_uid"), OF_FLOW, members.number.in_(NUMBERS), tasks.status.in_(OVER))
     .order_by(runs.flow_member, runs.flow_attempt, tasks.task)
 )
-GENERATIONS = select(members.number, members.generation).where(
-    members.flow == bindparam("of_flow"), members.number.in_(bindparam("numbers", expanding=True))
-)
-OF_ENDS = ends.member.in_(bindparam("numbers", expanding=True))
-OF_RUNS = runs.flow_member.in_(bindparam("numbers", expanding=True))
-FEW_LAST_ENDS, FEW_RUNS = LAST_ENDS.where(OF_ENDS), RUNS.where(OF_RUNS)
-UNNOTED_ENDS = LAST_ENDS.where(members.in_flight)
-ENDS = END.where(ends.flow == bindparam("of_flow"), OF_ENDS)
-HAVE_ENDED = select(ends.member, ends.attempt).where(ends.flow == bindparam("of_flow"), OF_ENDS)
-HAVE_RUN = select(runs.flow_member, runs.flow_attempt).where(runs.flow_uid == bindparam("of_uid"), OF_RUNS)
-OF_FLOW = members.flow == bindparam("of_flow")
-ALL_MEMBERS = select(*READ_MEMBER).where(OF_FLOW)
+GENERATIONS = select(members.number, members.generation).where(OF_FLOW, members.number.in_(NUMBERS))
+
+# members and groups
 ALL_GROUPS = select(*GROUP_COLUMNS).where(groups.flow == bindparam("of_flow"))
-FEW = 100  # numbers in a statement built once
-FEW_MEMBERS = ALL_MEMBERS.where(members.number.in_(bindparam("numbers", expanding=True))).order_by(members.number)
+ALL_MEMBERS = select(*READ_MEMBER).where(OF_FLOW)
+FEW_MEMBERS = ALL_MEMBERS.where(members.number.in_(NUMBERS)).order_by(members.number)
 FEW_LOCKED = locking(FEW_MEMBERS, flow_members)
 KEY = [members.flow, members.number]
 MANY = select(*READ_MEMBER).order_by(members.number)
@@ -128,7 +134,7 @@ def unnoted(connection: Connection, flow: int) -> tuple[list[AttemptBegun], list
 def news_of_attempts(
     connection: Connection, flow: int, rows: Mapping[int, MemberRow]
 ) -> dict[int, list[AttemptBegun | AttemptEnd]]:
-    """Return the same by member, for the given rows alone, in the attempts' order."""
+    """Return unnoted begins and ends by member, for the given rows alone, in the attempts' order."""
     key: dict[str, Any] = {"of_flow": flow}
     news: dict[int, list[AttemptBegun | AttemptEnd]] = {}
     in_flight = [row.number for row in rows.values() if row.in_flight]
@@ -256,7 +262,7 @@ def read_ledger(connection: Connection, head: Row[Any], numbers: Collection[int]
 def effective_rows(
     connection: Connection, flow: int, flow_uid: str, rows: Mapping[int, MemberRow]
 ) -> dict[int, MemberRow]:
-    """Return the rows with the begins and ends before the supervisor notes them."""
+    """Return the stored rows as the unnoted begins, ends and runs change them."""
     news = news_of_attempts(connection, flow, rows)
     current = {number: effective(row, news.get(number, ())) for number, row in rows.items()}
     crawls = [row.number for row in rows.values() if row.kind is MemberKind.CRAWL and row.attempt]

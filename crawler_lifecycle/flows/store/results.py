@@ -21,7 +21,7 @@ from crawler_lifecycle.flows.ports.steps import NO_READS, StepInputs
 from crawler_lifecycle.flows.rules.contexts import Source, merged_context, results_of_group, sources
 from crawler_lifecycle.flows.rules.rows import TOP, FlowRow, GroupRow, Ledger, MemberRow, ancestors
 from crawler_lifecycle.flows.store.locks import OnFlows, snapshot
-from crawler_lifecycle.flows.store.reading import ALL_MEMBERS, effective_rows, read_groups, read_members
+from crawler_lifecycle.flows.store.reading import ALL_MEMBERS, NUMBERS, effective_rows, read_groups, read_members
 from crawler_lifecycle.flows.store.rows import GROUP_COLUMNS, group_row, groups, member_row, members, path_uid
 from crawler_lifecycle.model.flow_states import EndKind, MemberKind, MemberState
 from crawler_lifecycle.model.states import ExportKind
@@ -36,7 +36,6 @@ SIZES = select(func.sum(ends.size)).join_from(
     and_(ends.flow == members.flow, ends.member == members.number, ends.attempt == members.attempt),
 )
 SIZE_OF_EACH = select(ends.member, func.max(ends.size)).group_by(ends.member)
-NUMBERS: Any = bindparam("numbers", expanding=True)
 OF_FLOW = groups.flow == bindparam("of_flow")
 GROUP = select(*GROUP_COLUMNS, groups.context).where(OF_FLOW, groups.number == bindparam("of_group"))
 TOP_CONTEXT = select(flows.c.context).where(flows.c.id == bindparam("of_flow"))

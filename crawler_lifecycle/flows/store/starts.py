@@ -15,14 +15,13 @@ from crawler_lifecycle.flows.rules.messages import AttemptRef
 from crawler_lifecycle.flows.rules.requesting import arguments_of_attempt, memory_after
 from crawler_lifecycle.flows.rules.rows import MemberRow
 from crawler_lifecycle.flows.rules.states import started
-from crawler_lifecycle.flows.store.reading import OF_FLOW, AttemptKey, effective_rows
+from crawler_lifecycle.flows.store.reading import NUMBERS, OF_FLOW, AttemptKey, effective_rows
 from crawler_lifecycle.flows.store.rows import READ_MEMBER, member_row, members
 from crawler_lifecycle.flows.store.writing import note_start, write_states
 from crawler_lifecycle.model.flow_states import FlowIntent, MemberState
 from crawler_lifecycle.model.naming import crawl_workflow_id
 
 attempts = flow_attempts.c
-NUMBERS: Any = bindparam("numbers", expanding=True)
 WORK = (
     select(*READ_MEMBER, members.definition, members.arguments, members.memory_factor)
     .where(OF_FLOW, members.number.in_(NUMBERS))
