@@ -1,4 +1,4 @@
-"""A manager's items: parameter sets from its generator, and the choice of the items that start."""
+"""Items of a crawl manager before their start: stored from its generator's pages, chosen in order, or delayed."""
 
 from collections.abc import Collection, Sequence
 
@@ -22,7 +22,7 @@ MAY_START = (
     or_(items.due.is_(None), items.due <= bindparam("now")),
 )
 WAITING = select(manager_items).where(*MAY_START).order_by(items.place, items.number).limit(bindparam("most"))
-FURTHER = WAITING.where(
+NEXT_WAITING = WAITING.where(
     or_(items.place > bindparam("place"), (items.place == bindparam("place")) & (items.number > bindparam("number")))
 )
 DELAY = update(manager_items).where(
@@ -36,20 +36,21 @@ class ManagerSets(OnManagers):
     @transaction
     def offer(self, tx: Connection, ref: ManagerRef, page: Page, setbacks: Setbacks | None = None) -> Offered:
         mine = self.mine(tx, ref, flow=LOCKED)
-        on_record = mine.row.read_sets
-        first = page.read - len(page.items)
-        if first > on_record:
-            raise Conflict(f"{first - on_record} parameter sets are missing before the page")
+        stored_sets = mine.row.read_sets
+        sets_before = page.read - len(page.items)
+        if sets_before > stored_sets:
+            raise Conflict(f"{sets_before - stored_sets} parameter sets are missing before the page")
         if page.is_reread:
-            numbers = _reread(mine, page.items)
+            numbers = _take_reread(mine, page.items)
         else:
-            old, new = page.items[: on_record - first], page.items[on_record - first :]
+            # an earlier call for the page may have stored its first sets
+            stored, new = page.items[: stored_sets - sets_before], page.items[stored_sets - sets_before :]
             known = mine.known(page.items)
-            numbers = [_number(item, known) for item in old] + _read(mine, new, known)
-        if page.read > on_record or (page.read == on_record and not page.is_reread):
-            has_news = page.read > on_record or page.is_exhausted != mine.row.is_exhausted
+            numbers = [_number(item, known) for item in stored] + _take_new(mine, new, known)
+        if page.read > stored_sets or (page.read == stored_sets and not page.is_reread):
+            has_news = page.read > stored_sets or page.is_exhausted != mine.row.is_exhausted
             mine.values |= {"read_sets": page.read, "is_exhausted": page.is_exhausted}
-            if has_news:
+            if has_news:  # a repeated call has no second effects
                 mine.values |= {"cursor": page.cursor, "digest": page.digest}
                 mine.apply(page.effects)
         mine.take_setbacks(setbacks)
@@ -65,7 +66,7 @@ class ManagerSets(OnManagers):
         if after is None:
             return [waiting_of(item) for item in connection.execute(WAITING, key)]
         key |= {"place": place_of(after), "number": after.number}
-        return [waiting_of(item) for item in connection.execute(FURTHER, key)]
+        return [waiting_of(item) for item in connection.execute(NEXT_WAITING, key)]
 
     @transaction
     def delay(self, tx: Connection, ref: ManagerRef, numbers: Collection[int]) -> None:
@@ -78,7 +79,7 @@ def _number(item: Item, known: dict[str, int]) -> int | None:
     return None if item.key is None else known.get(item.key)
 
 
-def _read(mine: Managed, new: Sequence[Item], known: dict[str, int]) -> list[int | None]:
+def _take_new(mine: Managed, new: Sequence[Item], known: dict[str, int]) -> list[int | None]:
     """Add the parameter sets that are no repeats. Return their numbers, and None for repeats."""
     seen = set(known)
     fresh: list[Item] = []
@@ -94,10 +95,11 @@ def _read(mine: Managed, new: Sequence[Item], known: dict[str, int]) -> list[int
     return [next(inserted) if is_new else None for is_new in is_fresh]
 
 
-def _reread(mine: Managed, page: Sequence[Item]) -> list[int | None]:
+def _take_reread(mine: Managed, page: Sequence[Item]) -> list[int | None]:
     """Add the parameter sets with an unknown key. Return the numbers of all sets with keys.
 
-    A new set in the place of another leaves the other for later, where the other is no repeat.
+    A new process reads the generator again, in which a new set pushes a known set to a later page. There `_take_new`
+    counts the known set as a repeat, although the set is none: so each new set counts a repeat less here.
     """
     known = mine.known(page)
     unknown = {item.key: item for item in page if item.key is not None and item.key not in known}
