@@ -1,4 +1,7 @@
-"""`CrawlEnds` has the starts and ends of jobs in all crawl managers."""
+"""`CrawlEnds`: base class for all crawl managers, which starts their jobs and reacts to the ends.
+
+A reaction calls the author's hooks for an end, and stores their effects with the verdict and a possible retry.
+"""
 
 import json
 from collections.abc import Sequence
@@ -24,13 +27,14 @@ from crawler_lifecycle.managers.authors.parameters import (
 )
 from crawler_lifecycle.managers.authors.policies import key_of
 from crawler_lifecycle.managers.authors.requesting import item_of
-from crawler_lifecycle.managers.authors.starting import AS_GIVEN, OVER_THE_LINE, kind_of, new_key
+from crawler_lifecycle.managers.authors.starting import AS_GIVEN, WITH_COMMAND_LINE, kind_of, new_key
 from crawler_lifecycle.managers.authors.workflow_manager import WorkFlowManager
 from crawler_lifecycle.model.manager_items import Item as LedgerItem
 from crawler_lifecycle.model.manager_items import Job, Origin, Verdict, Waiting
 
 ALERTS = "crawlmanager/alerts"  # stat: number of alerts
 ENDS_IN_A_PAGE = 100
+# methods in reactions that authors may override
 HOOKS = (
     *("finished_metadata_hook", "finished_ok_hook", "bad_outcome_hook"),
     *("get_retry_override", "retry_delay", "retry_with", "give_up", "aggregate_spider_stats", "note_end"),
@@ -40,26 +44,26 @@ STARTERS = ("schedule_spider", "async_schedule_spider")
 
 
 class Progress:
-    """The time of a manager's last start or end. `limit`: seconds until an alert; 0: no alert."""
+    """The time since a manager's last start or end. `limit`: seconds until an alert; 0: no alert."""
 
     def __init__(self, limit: float, now: datetime) -> None:
         self._limit = limit
         self._last = now
-        self._has_told = False
+        self._has_alerted = False
 
     def note(self, now: datetime) -> None:
-        self._last, self._has_told = now, False
+        self._last, self._has_alerted = now, False
 
     def overdue(self, now: datetime) -> float | None:
         """Return the seconds without progress, if an alert is due."""
         seconds = (now - self._last).total_seconds()
-        if not self._limit or self._has_told or seconds < self._limit:
+        if not self._limit or self._has_alerted or seconds < self._limit:
             return None
-        self._has_told = True
+        self._has_alerted = True
         return seconds
 
 
-def sentence(seconds: float, counts: Counts) -> str:
+def alert_text(seconds: float, counts: Counts) -> str:
     return (
         f"no job has started or ended for {seconds:.0f} s: {counts.running} running, {counts.waiting} waiting, "
         f"{counts.delayed} delayed, {counts.retrying} in pauses"
@@ -67,7 +71,7 @@ def sentence(seconds: float, counts: Counts) -> str:
 
 
 class SpiderJobs(WorkFlowManager):
-    """Has a spider, and arguments for all its jobs."""
+    """A manager with one spider, and with arguments, settings and labels for all its jobs."""
 
     spider: str | None = None
     labels: Sequence[str] = ()  # key templates for labels of all jobs, such as `site:{site}`
@@ -94,7 +98,10 @@ class SpiderJobs(WorkFlowManager):
         return {**json.loads(self.args.job_settings), **(override or {})}
 
     def effective(self, params: FullJobParams) -> FullJobParams:
-        """Return the parameters over those of the command line. Reserved names in `--spider-args` count as such."""
+        """Return the parameters, completed by those of the command line and the class.
+
+        A reserved name in `--spider-args`, such as `units`, is the job's parameter and no argument for the spider.
+        """
         line = full_params(json.loads(self.args.spider_args), self.spider)
         settings = params.get("job_settings")
         units = [value for value in (params.get("units"), line.get("units"), self.args.units) if value is not None]
@@ -131,7 +138,7 @@ class CrawlEnds(SpiderStatsAggregatorMixin, SpiderJobs):
     def __init__(self) -> None:
         super().__init__()
         self._retry: Retry | None = None
-        self._own_words: dict[JobKey, str | None] = {}  # the author's for the ends of jobs
+        self._own_outcomes: dict[JobKey, str | None] = {}  # from the author's `is_finished`, where the run's differs
         self._ended_job: Job | None = None  # while the hooks for its end are called
         self._ended_badly = False
         self._live_hooks_at: float | None = None
@@ -151,7 +158,7 @@ class CrawlEnds(SpiderStatsAggregatorMixin, SpiderJobs):
         params: FullJobParams = {**(job_args_override or {}), "spider": spider or self.spider or ""}
         chosen, self._chosen = self._chosen, None
         if chosen is None:
-            chosen = self._added(self.item(params, key=new_key(OVER_THE_LINE)))
+            chosen = self._added(self.item(params, key=new_key(WITH_COMMAND_LINE)))
         if chosen is None:
             return None
         if self.has_only_ours(*STARTERS) or not _are_parts(params):
@@ -203,13 +210,13 @@ class CrawlEnds(SpiderStatsAggregatorMixin, SpiderJobs):
 
     async def _check_running_jobs(self) -> dict[JobKey, str]:
         outcomes: dict[JobKey, str] = {}
-        denied: set[JobKey] = set()  # jobs that the author's `is_finished` has called unfinished
-        while page := [job for job in self.link.ended(ENDS_IN_A_PAGE + len(denied)) if job.key not in denied]:
-            words = {job.key: await self._word(job) for job in page}
-            denied |= {key for key, word in words.items() if word is None}
-            self._own_words = {job.key: words[job.key] for job in page if words[job.key] != outcome_of(job)}
-            known = [self.as_the_author_left(job) for job in page if job.key not in denied]
-            ended = [job.model_copy(update={"outcome": words[job.key]}) for job in known]
+        unfinished: set[JobKey] = set()  # by the author's `is_finished`
+        while page := [job for job in self.link.ended(ENDS_IN_A_PAGE + len(unfinished)) if job.key not in unfinished]:
+            words = {job.key: await self._outcome_word(job) for job in page}
+            unfinished |= {key for key, word in words.items() if word is None}
+            self._own_outcomes = {job.key: words[job.key] for job in page if words[job.key] != outcome_of(job)}
+            finished = [self.as_the_author_left(job) for job in page if job.key not in unfinished]
+            ended = [job.model_copy(update={"outcome": words[job.key]}) for job in finished]
             outcomes |= {job.key: job.outcome or UNKNOWN for job in ended}
             if self.running_jobs_reverse_check:
                 ended = sorted(ended, key=lambda job: (job.number, job.attempt), reverse=True)
@@ -218,36 +225,38 @@ class CrawlEnds(SpiderStatsAggregatorMixin, SpiderJobs):
                 continue
             for job in ended:
                 self.link.react([await self._reaction(job)])
-        await self._tell_live_jobs()
+        await self._call_live_hooks()
         await self._alert()
         return outcomes
 
-    async def _word(self, job: Job) -> str | None:
-        """Return the word for the job's end: the author's own, if the author has one."""
+    async def _outcome_word(self, job: Job) -> str | None:
+        """Return the job's outcome, by the author's `is_finished` if the author has one; None: unfinished."""
         if self.has_only_ours("is_finished"):
             return outcome_of(self.as_the_author_left(job))
         word: str | None = await self.call(self.is_finished, job.key, job=job.key)
         return None if word is None else checked_word("is_finished", word)
 
     async def _react_together(self, ended: Sequence[Job]) -> None:
-        """Store the reactions at once: no author's hook would be called again after the process's death."""
+        """Store the reactions at once. A death before the write repeats all of them: no hook is an author's."""
         self.begin_time_anew()
         reactions: list[Reaction] = []
         try:
             for job in ended:
-                reactions += [await self._reaction(job, tells=False)]
+                reactions += [await self._reaction(job, notifies_host=False)]
         finally:
             if reactions:  # a failing job does not hold up the jobs before
                 self.link.react(reactions)
 
-    async def _reaction(self, job: Job, *, tells: bool = True) -> Reaction:
+    async def _reaction(self, job: Job, *, notifies_host: bool = True) -> Reaction:
         """Call the hooks for the end. Return the reaction with their effects."""
         outcome = outcome_of(job) or ""
         is_bad = job.is_failed or outcome == UNKNOWN or outcome in self.failed_outcomes
         self._retry, self._ended_job, self._ended_badly = None, job, is_bad
         try:
-            await self.call(self.finished_metadata_hook, job.key, job_dict(job), job=job.key, tells=tells)
-            await self.process_outcome(job, outcome, tells=tells)
+            await self.call(
+                self.finished_metadata_hook, job.key, job_dict(job), job=job.key, notifies_host=notifies_host
+            )
+            await self.process_outcome(job, outcome, notifies_host=notifies_host)
         finally:
             self._ended_job = None
         self.aggregate_spider_stats(job_dict(job))
@@ -260,12 +269,12 @@ class CrawlEnds(SpiderStatsAggregatorMixin, SpiderJobs):
             attempt=job.attempt,
             ended_at=job.ended_at,
             verdict=verdict,
-            outcome=self._own_words.get(job.key),
+            outcome=self._own_outcomes.get(job.key),
             retry=self._retry,
             effects=effects,
         )
 
-    async def process_outcome(self, job: Job, outcome: str, *, tells: bool) -> None:
+    async def process_outcome(self, job: Job, outcome: str, *, notifies_host: bool) -> None:
         """Call the author's hook for the outcome. `_ended_badly` says whether the job has failed."""
         raise NotImplementedError
 
@@ -281,12 +290,12 @@ class CrawlEnds(SpiderStatsAggregatorMixin, SpiderJobs):
         """Report that no job has started or ended for too long."""
         seconds = None if self._progress is None else self._progress.overdue(self.link.now())
         if seconds is not None:
-            self.log(sentence(seconds, self.link.counts()))
+            self.log(alert_text(seconds, self.link.counts()))
             self.stats.inc_value(ALERTS)
             await self.call(self.no_progress_hook, seconds)
 
-    async def _tell_live_jobs(self) -> None:
-        """Call the hook for live jobs, at most once in the longest pause."""
+    async def _call_live_hooks(self) -> None:
+        """Call the hook for each job under way, at most once in `loop_mode` seconds."""
         now = self.link.now().timestamp()
         if self.has_only_ours("running_job_hook"):
             return

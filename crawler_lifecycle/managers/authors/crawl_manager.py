@@ -18,10 +18,10 @@ QUICK_ENDS = "quick_ends"  # subject in the stored memory
 class CrawlManager(CrawlEnds):
     """Schedules one job of a spider, and closes with the job's outcome."""
 
-    async def process_outcome(self, job: Job, outcome: str, *, tells: bool) -> None:
+    async def process_outcome(self, job: Job, outcome: str, *, notifies_host: bool) -> None:
         hook = self.bad_outcome_hook if self._ended_badly else self.finished_ok_hook
         override = self.hooks_params(job)
-        await self.call(hook, job.request.crawler, outcome, override, job.key, job=job.key, tells=tells)
+        await self.call(hook, job.request.crawler, outcome, override, job.key, job=job.key, notifies_host=notifies_host)
 
     # hooks
 

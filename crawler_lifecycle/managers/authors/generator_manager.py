@@ -351,7 +351,7 @@ class GeneratorCrawlManager(CrawlManager):
             if not caps.admit(effective) or (self._breakers is not None and self._breakers.hold(effective, now)):
                 return False
         asks_author = not self.has_only_ours("can_schedule_job_with_params")
-        return bool(await self.call(self.can_schedule_job_with_params, params, tells=asks_author))
+        return bool(await self.call(self.can_schedule_job_with_params, params, notifies_host=asks_author))
 
     def _params(self, waiting: Waiting) -> FullJobParams:
         """Return the item's parameters as the author wrote them."""

@@ -1,4 +1,9 @@
-"""`GraphManager` starts tasks after tasks, by their outcomes, as items in the manager's ledger."""
+"""`GraphManager`: a crawl manager for a graph of tasks, in which a task's outcome decides which tasks come next.
+
+A task has one or several parts, and each part is an item in the manager's ledger. A task gets a turn at the beginning,
+or when an earlier task's outcome names the task; then its parts wait for their start. The graph's state is stored with
+the manager's: after a process dies, the manager's next object (in another process) continues from both.
+"""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -97,13 +102,13 @@ class GraphManager(CrawlEnds):
     async def _cycle(self) -> bool:
         await self._begin()
         await self.call(self.check_running_jobs)
-        waiting = await self._compared()
+        waiting = await self._compare_with_ledger()
         if self.may_start:
             await self._start_parts(waiting)
         counts = self.link.counts()
-        goes_on = bool(self._graph.pending or self._graph.started or counts.running or counts.waiting)
-        self._own_reason = None if goes_on or self._is_stopped else self._reason(counts)
-        return goes_on
+        continues = bool(self._graph.pending or self._graph.started or counts.running or counts.waiting)
+        self._own_reason = None if continues or self._is_stopped else self._reason(counts)
+        return continues
 
     @property
     def _is_stopped(self) -> bool:
@@ -120,7 +125,7 @@ class GraphManager(CrawlEnds):
         return self._graph.seconds_to_next(self.link.now().timestamp())
 
     async def _begin(self) -> None:
-        """Begin with the starting tasks; or bring the tasks to the previous object's state."""
+        """Give the starting tasks their turns. A later object instead restores its tasks from state and ledger."""
         if self._has_begun:
             return
         self._has_begun = True
@@ -135,8 +140,8 @@ class GraphManager(CrawlEnds):
             for task_id in self._starting:
                 await self._take_turn(task_id)
 
-    async def _compared(self) -> dict[str | None, list[Waiting]]:
-        """Compare the graph with the ledger, where people and the host act, too. Return the waiting items by part."""
+    async def _compare_with_ledger(self) -> dict[str | None, list[Waiting]]:
+        """Adapt the graph to the ledger, which people and the host change, too. Return the waiting items by part."""
         graph, waiting = self._graph, self._waiting_by_part()
         self._note_running()
         for part, key in list(graph.started.items()):
@@ -171,6 +176,7 @@ class GraphManager(CrawlEnds):
     # starts
 
     async def _start_parts(self, waiting: dict[str | None, list[Waiting]]) -> None:
+        """Start pending parts, then people's items, as room permits. A refused part ends, and leaves its room."""
         graph = self._graph
         graph.release_unstarted(graph.started)
         chosen = graph.choose(self.max_running_jobs, self.link.now().timestamp())
@@ -179,7 +185,7 @@ class GraphManager(CrawlEnds):
         for part in new:
             graph.put(part, PendingPart(is_stored=True))
         self._collected.add.extend(items)
-        numbers = self.commit()[-len(new) :] if new else []  # with the state: the next object finds the items
+        numbers = self.commit()[-len(new) :] if new else []  # stored with the state: the next object finds both
         for part, number, item in zip(new, numbers, items, strict=True):
             if item.request is not None:
                 first = Waiting(
@@ -200,13 +206,13 @@ class GraphManager(CrawlEnds):
             await self._start_parts(still_waiting)
 
     def _key(self, part: str) -> str | None:
-        """Return the key for the part's item in its present turn: a repeated commit makes no second item."""
+        """Return the dedup key for the part's item in its present turn: a repeated commit makes no second item."""
         turn = self._graph.turns.count(self._graph.task_of(part).task_id)
         return dedup_key({}, dedup=False, own=[TASK_ID, part, turn])
 
     # ends
 
-    async def process_outcome(self, job: Job, outcome: str, *, tells: bool) -> None:  # noqa: ARG002 - few hooks
+    async def process_outcome(self, job: Job, outcome: str, *, notifies_host: bool) -> None:  # noqa: ARG002 - always notifies
         part = part_of(job)
         if part is None:
             return

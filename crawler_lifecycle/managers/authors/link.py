@@ -179,14 +179,14 @@ class AuthorsCode:
         return self._link
 
     async def call(
-        self, method: Callable[..., Any], *arguments: Any, job: str | None = None, tells: bool = True
+        self, method: Callable[..., Any], *arguments: Any, job: str | None = None, notifies_host: bool = True
     ) -> Any:
         """Call the method, and wait for its coroutine. Raise AuthorsFailure if the method raises.
 
-        `tells`: whether the host is notified of the call. The host need not watch methods that are ours.
+        `notifies_host`: the host watches how long the call takes. Methods that are ours need no watch.
         """
         phase, outer = method.__name__, (self._phase, self._about)
-        if tells:
+        if notifies_host:
             self.link.enter(phase, job)
         self._phase, self._about = phase, job
         begun: list[BegunWork] = []
@@ -202,7 +202,7 @@ class AuthorsCode:
         finally:
             _begun_work.reset(outer_work)
             self._phase, self._about = outer
-        if tells:
+        if notifies_host:
             self.begin_time_anew()
         return answer
 

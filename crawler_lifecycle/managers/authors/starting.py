@@ -15,7 +15,8 @@ from crawler_lifecycle.managers.authors.requesting import item_of, request_of
 from crawler_lifecycle.model.manager_items import Item, Job, Origin, Waiting
 
 ITEMS_IN_A_PAGE = 200
-OVER_THE_LINE, AS_GIVEN = "start", "start as given"  # keys of items that the author starts, by their parameters
+# keys of items that the author starts: with the parameters of the command line, or with the given parameters alone
+WITH_COMMAND_LINE, AS_GIVEN = "start", "start as given"
 
 
 class JobStarts(OwnedJobs):
@@ -198,7 +199,7 @@ def _is_before_the_generators(waiting: Waiting) -> bool:
 
 def _is_start_by_author(waiting: Waiting) -> bool:
     """Return whether the author has started the item: its first attempt waits, and the cycle has not delayed it."""
-    return waiting.attempt == 1 and not waiting.is_delayed and kind_of(waiting) in (OVER_THE_LINE, AS_GIVEN)
+    return waiting.attempt == 1 and not waiting.is_delayed and kind_of(waiting) in (WITH_COMMAND_LINE, AS_GIVEN)
 
 
 def kind_of(waiting: Waiting) -> str:
