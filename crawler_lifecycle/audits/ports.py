@@ -27,7 +27,7 @@ class DoubtfulAttempt:
     ended_at: datetime | None
     run_id: int | None  # from the run's own row; None: there is no run
     run_uid: str | None
-    is_told: bool  # whether the attempt's row agrees with the run's row
+    knows_run: bool  # whether the attempt's row agrees with the run's row
     is_failing: bool  # whether a failure in author's code pauses the manager
 
 
@@ -49,7 +49,7 @@ class ManagerAudits(Protocol):
     def unknown_runs(self, before: datetime, limit: int) -> list[UnknownRun]:
         """Return open runs of graphs and managers from before the time, by RunID."""
 
-    def tell(self, flow_uid: str, member: int, attempt: int) -> bool:
+    def copy_run(self, flow_uid: str, member: int, attempt: int) -> bool:
         """Write the run, and the run's end, into the attempt again. Return whether there was something to write."""
 
     def refuse(self, flow_uid: str, member: int, attempt: int, refusal: Refusal) -> bool:

@@ -1,8 +1,8 @@
-"""Audit part `flows`: flows without a workflow, and the attempts of crawl managers.
+"""Audit part `flows`: flows without a workflow, and the crawls of crawl managers.
 
-`FlowAudit` gives a supervisor to open flows without a workflow, and to ended flows with a reopened run or a pending
-announcement. `ManagerAudit` makes the last pages of the part: it compares attempts with their runs, and finds ends
-without a reaction.
+The first pages have flows: `FlowAudit` starts a workflow for open flows without a workflow, and for ended flows with a
+reopened run or a pending announcement. The last pages have attempts of crawl managers: `ManagerAudit` compares them
+with their runs, and finds ends to which no manager has reacted.
 """
 
 import asyncio
@@ -27,15 +27,18 @@ from crawler_lifecycle.temporal.together import gather_limited
 
 ATTEMPTS_IN_A_PAGE = 500
 MOST_UNKNOWN_RUNS = 500  # in an audit
-MISSING = WorkflowInfo(is_open=False)
+NOT_DESCRIBED = WorkflowInfo(is_open=False)
+# actions in findings
 MENDED, STARTED, REFUSED = "its rows were mended", "its workflow was started again", "it was ended as refused"
 FLOWS_IN_A_PAGE = 500  # flows per activity; the next page has the further flows
-MANAGERS = "managers/"  # beginning of a place among the attempts of managers; sorts after the uids of all flows
+MANAGERS = "managers/"  # beginning of a page's place among the attempts of managers; other places are uids of flows
 AuditedFlow = SilentFlow | UnannouncedFlow
 
 
 @dataclass(frozen=True)
 class ManagerAudit:
+    """Finds attempts of crawl managers at odds with their runs, and mends or starts them again."""
+
     managers: ManagerAudits
     findings: Findings
     supervisors: FlowSupervisors
@@ -65,9 +68,9 @@ class ManagerAudit:
         return settled.model_copy(update={"rest": _rest_of_attempts(page)})
 
     async def _describe(self, attempt: DoubtfulAttempt) -> WorkflowInfo:
-        """Describe the workflow for an attempt without a run."""
+        """Describe the attempt's workflow. With a run, the run's row shows more than its workflow."""
         if attempt.run_id is not None:
-            return MISSING
+            return NOT_DESCRIBED
         try:
             return await self.supervisors.describe(attempt.key)
         except LifecycleError as error:
@@ -77,7 +80,7 @@ class ManagerAudit:
         """Mend the attempt, and return the action."""
         place = attempt.flow_uid, attempt.member, attempt.attempt
         if kind is FindingKind.MANAGED_RUN_UNTOLD:
-            return MENDED if await asyncio.to_thread(self.managers.tell, *place) else None
+            return MENDED if await asyncio.to_thread(self.managers.copy_run, *place) else None
         if workflow.is_open:
             return None
         if ends.is_missing(workflow):
@@ -93,7 +96,7 @@ def _attempt_finding(attempt: DoubtfulAttempt, workflow: WorkflowInfo) -> Findin
     name = f"item {attempt.number} of flow {attempt.flow_id} (attempt {attempt.attempt})"
     if attempt.run_id is None:
         return rules.run_missing(attempt.key, name, attempt.began_at, workflow)
-    if not attempt.is_told or attempt.ended_at is None:
+    if not attempt.knows_run or attempt.ended_at is None:
         return rules.run_untold(attempt.key, name, attempt.run_id, attempt.run_uid)
     return rules.end_unanswered(attempt.key, name, attempt.ended_at, is_failing=attempt.is_failing)
 
@@ -104,6 +107,8 @@ def _rest_of_attempts(page: Sequence[DoubtfulAttempt]) -> str | None:
 
 @dataclass(frozen=True)
 class FlowAudit:
+    """Finds flows without a workflow, and starts one."""
+
     records: FlowRecords
     ends: FlowEnds
     findings: Findings
@@ -113,10 +118,7 @@ class FlowAudit:
 
     @activity.defn
     async def audit_flows(self, step: AuditStep) -> AuditPage:
-        """Start workflows for flows without a workflow that have a cause for one: see `_page`.
-
-        A flow with a recent write has a supervisor.
-        """
+        """Start workflows for flows without a workflow that need one: see `_page`."""
         if step.after is not None and step.after.startswith(MANAGERS):
             page_of_managers = await self.managers.page(step, step.after.removeprefix(MANAGERS))
             rest = page_of_managers.rest
@@ -130,20 +132,23 @@ class FlowAudit:
         ]
         await ledger.keep_open(_at_work(pairs))
         flows = {flow.uid: flow for flow in page}
-        repetitions = await asyncio.to_thread(
+        repairs = await asyncio.to_thread(
             self.findings.acted, [(finding.kind, finding.subject) for finding in findings]
         )
 
         async def act(finding: Finding) -> Finding:
-            acted = repetitions.get((finding.kind, finding.subject), Acted(0, None))
-            problem = finding.problem or rules.reason_to_wait(finding, acted.acts, acted.at, now, self.patience)
+            earlier = repairs.get((finding.kind, finding.subject), Acted(0, None))
+            problem = finding.problem or rules.reason_to_wait(finding, earlier.acts, earlier.at, now, self.patience)
             return await self._resume(flows[finding.subject], finding.model_copy(update={"problem": problem}))
 
         settled = await ledger.settle(findings, act, examined=len(page))
         return settled.model_copy(update={"rest": _rest(page)})
 
     async def _page(self, after: str) -> Sequence[AuditedFlow]:
-        """Return the next flows by uid: open, or ended with a reopened run or a pending announcement."""
+        """Return the next flows by uid: open, or ended with a reopened run or a pending announcement.
+
+        Flows with a recent write are left out: a supervisor is at work.
+        """
         now, patience, limit = datetime.now(UTC), self.patience, FLOWS_IN_A_PAGE
         silent = await asyncio.to_thread(self.records.silent, now - patience.workflow, after=after, limit=limit)
         reopened = await asyncio.to_thread(self.records.reopened, now - patience.workflow, after=after, limit=limit)
@@ -177,7 +182,7 @@ def _finding(flow: AuditedFlow, workflow: WorkflowInfo) -> Finding:
 
 
 def _at_work(pairs: Sequence[tuple[AuditedFlow, WorkflowInfo]]) -> list[tuple[FindingKind, str]]:
-    """Return the pending announcements with an open workflow. Their findings stay open, with the repetitions."""
+    """Return the pending announcements with an open workflow. Their findings stay open, and keep counting repairs."""
     return [
         (FindingKind.FLOW_UNANNOUNCED, flow.uid)
         for flow, workflow in pairs

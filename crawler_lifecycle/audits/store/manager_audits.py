@@ -119,7 +119,7 @@ class SqlManagerAudits(OnManagers):
         return [UnknownRun(*row) for row in connection.execute(UNKNOWN_RUNS, {"before": before, "most": limit})]
 
     @transaction
-    def tell(self, tx: Connection, flow_uid: str, member: int, attempt: int) -> bool:
+    def copy_run(self, tx: Connection, flow_uid: str, member: int, attempt: int) -> bool:
         key = {"of_uid": flow_uid, "of_member": member, "of_attempt": attempt}
         row = tx.execute(RUN_LOCKED, key).one_or_none()
         if row is None:
@@ -160,6 +160,6 @@ def _doubtful(row: Row[Any]) -> DoubtfulAttempt:
         ended_at=row.ended_at,
         run_id=row.found,
         run_uid=row.found_uid,
-        is_told=row.found is not None and not row.is_untold,
+        knows_run=row.found is not None and not row.is_untold,
         is_failing=bool(row.is_failing),
     )

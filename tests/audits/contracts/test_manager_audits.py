@@ -63,17 +63,17 @@ def test_an_attempt_that_does_not_know_its_run_is_told(flow: Managed, database: 
     with database.transaction() as tx:
         tx.execute(update(manager_attempts).values(**blank))
     (entry,) = doubtful(flow)
-    assert (entry.run_id, entry.is_told) == (run.run_id, False)
-    assert flow.store.manager_audits.tell(entry.flow_uid, entry.member, entry.attempt)
+    assert (entry.run_id, entry.knows_run) == (run.run_id, False)
+    assert flow.store.manager_audits.copy_run(entry.flow_uid, entry.member, entry.attempt)
     (job,) = flow.ended() if has_ended else flow.managers.running(flow.mine)
     assert (job.run_id, job.is_failed) == (run.run_id, has_ended)
-    assert [entry.is_told for entry in doubtful(flow)] == [True] * has_ended  # nobody has reacted to the end yet
+    assert [entry.knows_run for entry in doubtful(flow)] == [True] * has_ended  # nobody has reacted to the end yet
 
 
 def test_an_end_without_a_reaction_is_found_until_the_reaction(flow: Managed) -> None:
     flow.ended_run(flow.started())
     (entry,) = doubtful(flow)
-    assert entry.is_told
+    assert entry.knows_run
     assert not entry.is_failing
     flow.managers.pause(flow.mine, CodeProblem(phase="hook", error="ValueError: no"))
     assert [entry.is_failing for entry in doubtful(flow)] == [True]
@@ -112,7 +112,7 @@ def test_a_run_without_an_attempt_is_found(flow: Managed, database: Database) ->
         tx.execute(delete(manager_attempts))
     (entry,) = audits.unknown_runs(later(), 9)
     assert (entry.run_id, entry.run_uid, entry.flow_id) == (run.run_id, run.run_uid, flow.id)
-    assert not audits.tell(flow.uid, 99, 1)
+    assert not audits.copy_run(flow.uid, 99, 1)
 
 
 def test_a_run_of_a_graph_without_an_attempt_is_found(database: Database) -> None:

@@ -117,7 +117,7 @@ def test_an_attempt_whose_run_is_over_is_never_started_again(flow: Managed) -> N
     flow.ended_run(flow.started())
     assert flow.managers.unstarted(flow.mine) == []
     (entry,) = flow.store.manager_audits.doubtful(later(), limit=9)
-    assert (entry.run_id is None, entry.is_told) == (False, True), "the reaction is missing, and not the run"
+    assert (entry.run_id is None, entry.knows_run) == (False, True), "the reaction is missing, and not the run"
 
 
 def test_a_run_that_is_resumed_under_another_epoch_ends_once(flow: Managed) -> None:

@@ -149,7 +149,7 @@ class World:
 
         def act() -> None:
             for entry in self.store.manager_audits.doubtful(before, limit=9):
-                self.store.manager_audits.tell(entry.flow_uid, entry.member, entry.attempt)
+                self.store.manager_audits.copy_run(entry.flow_uid, entry.member, entry.attempt)
 
         return act
 
