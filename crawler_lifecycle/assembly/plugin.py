@@ -1,7 +1,6 @@
-"""Plugin for Temporal's client, worker and replayer, and a worker's activities.
+"""All workflows and activities, and `LifecyclePlugin`, which gives them to Temporal's client, worker and replayer.
 
-Client, worker and replayer must agree on converter, sandbox and interceptor. `activities` makes the activities from the
-process's parts.
+Client, worker and replayer use the same plugin, since they must agree on converter, sandbox and interceptor.
 """
 
 from collections.abc import Callable, Sequence
@@ -63,14 +62,17 @@ TRUSTED = (
 
 
 class AllSupervisors(Supervisors, FlowSupervisors, Protocol):
-    """The workflows of runs and flows."""
+    """Starts, signals and describes the workflows for runs and flows: one adapter to Temporal serves both ports."""
 
 
 def activities(parts: Parts, supervisors: AllSupervisors, *, search_attributes: bool) -> Sequence[Activity]:
-    """Return all activities. `search_attributes`: whether the Temporal server knows our search attributes."""
+    """Make all activities from the process's parts.
+
+    `search_attributes`: whether the Temporal server knows our search attributes.
+    """
     runs, tasks, cluster, limits = parts.store.runs, parts.store.tasks, parts.cluster, parts.limits
     abilities = Abilities(search_attributes, cluster.records_stay)
-    nudges, has_files_alone = FlowNudges(supervisors), receivers_are_files(parts.settings)
+    nudges, announces_to_files = FlowNudges(supervisors), receivers_are_files(parts.settings)
     pusher = limited_pusher(parts.pusher, parts.settings.worker.activity_slots)
     return activities_of(
         HistoryActivities(runs, tasks, parts.deployer, limits, abilities, nudges),
@@ -80,20 +82,19 @@ def activities(parts: Parts, supervisors: AllSupervisors, *, search_attributes: 
         StoppingActivities(runs, tasks, cluster),
         NoticeActivities(runs, pusher),
         ExportActivities(runs, parts.announcer, parts.archiver, nudges),
-        FlowActivities(parts.store.flow_ledger, parts.store.flow_doors, search_attributes, has_files_alone),
+        FlowActivities(parts.store.flow_ledger, parts.store.flow_doors, search_attributes, announces_to_files),
         FlowCrawlActivities(parts.store.flow_ledger, runs, supervisors, parts.deployer, limits),
         ScheduledFlows(parts.store.flow_doors, parts.store.flow_records),
-        FlowAnnouncements(parts.store.flow_ends, pusher, parts.announcer, has_files_alone),
+        FlowAnnouncements(parts.store.flow_ends, pusher, parts.announcer, announces_to_files),
         *_audit_activities(parts, supervisors),
     )
 
 
-def by_queue(steps: Sequence[Activity]) -> tuple[list[Activity], list[Activity]]:
-    """Return the activities for the worker's task queue, and the activities for its queue of archives."""
+def by_queue(all_activities: Sequence[Activity]) -> tuple[list[Activity], list[Activity]]:
+    """Return the activities for the worker's task queue, and those for its queue of archives."""
     archiving = ExportActivities.export_supporting_files.__name__
-    return [step for step in steps if step.__name__ != archiving], [
-        step for step in steps if step.__name__ == archiving
-    ]
+    general = [activity for activity in all_activities if activity.__name__ != archiving]
+    return general, [activity for activity in all_activities if activity.__name__ == archiving]
 
 
 def _audit_activities(parts: Parts, supervisors: AllSupervisors) -> Sequence[object]:

@@ -1,4 +1,7 @@
-"""The store: an object for every port to the database, put together from the classes in this folder."""
+"""`SqlStore` has an object for every port to the database, composed of classes in the capabilities' `store` folders.
+
+Ports with doors take the requests from people and programs; ports with ledgers serve the writers at work.
+"""
 
 from crawler_lifecycle.audits.ports import Findings, ManagerAudits
 from crawler_lifecycle.audits.store.auditing import AuditedRuns
