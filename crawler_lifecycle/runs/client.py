@@ -1,4 +1,4 @@
-"""Runs over the HTTP API: lists, details, logs, the stream of changes, and commands.
+"""Client for runs over the HTTP API: lists, details, logs, the stream of changes, and commands.
 
 The commands start, stop, resume and export a run, and add tasks.
 """
@@ -56,7 +56,7 @@ class Change:
 def follow_changes(
     connection: HttpConnection, run: int | str | None = None, *, flows: bool = False, last_id: str | None = None
 ) -> Iterator[Change]:
-    """Yield every change in the runs, or in a single run, without an end. Unknown events are left out."""
+    """Yield every change in the runs, or in a single run, indefinitely. Unknown events are left out."""
     params = ({} if run is None else {"run": str(run)}) | ({"flows": "true"} if flows else {})
     for event in followed(connection, "/v1/changes", params, last_id):
         match event.kind:
@@ -94,7 +94,7 @@ class _Added(TypedDict):
 
 
 class ApiRuns:
-    """Callers name a run by its RunID or its run_uid. NotFound without such a run."""
+    """Reads and commands. Callers name a run by its RunID or its run_uid. NotFound without such a run."""
 
     def __init__(self, connection: HttpConnection) -> None:
         self._connection = connection
@@ -125,11 +125,12 @@ class ApiRuns:
         last = self.show(run)
         yield last
         number = last.run.run_id
-        for _ in () if last.run.status.is_over else followed(self._connection, "/v1/changes", {"run": str(number)}):
-            if (details := self._show_after_outage(number)) != last:
-                yield (last := details)
-            if last.run.status.is_over:
-                break
+        if not last.run.status.is_over:
+            for _ in followed(self._connection, "/v1/changes", {"run": str(number)}):
+                if (details := self._show_after_outage(number)) != last:
+                    yield (last := details)
+                if last.run.status.is_over:
+                    break
         deadline = time.monotonic() + EXPORT_PATIENCE
         while not last.is_handed_over and time.monotonic() < deadline:
             time.sleep(PAUSE)
@@ -164,8 +165,9 @@ class ApiRuns:
         status: TaskStatus | None = None,
         order: TaskOrder = TaskOrder.TASK,
     ) -> AnswerPage[TaskLine, int]:
-        """Return a page with tasks, without their evidence, from the number `first` on. `order`: not by number, and
-        `first` is a place.
+        """Return a page with tasks, without their evidence, from the task with the number `first` on.
+
+        In another `order` than by number, `first` counts places in the order, from 0 on.
         """
         parameters = {"first": first, "limit": limit, "status": status, "sort": order}
         page = self._connection.read(_TaskPage, f"{_path(run)}/tasks", **parameters)
