@@ -1,4 +1,4 @@
-"""Retry policies as data: how many attempts a member gets, the pauses, and the changes by outcome."""
+"""Retry policies as data: a flow member's number of attempts, the pauses between them, and rules for outcomes."""
 
 from typing import Annotated
 
@@ -16,10 +16,12 @@ Pause = Annotated[float, Field(ge=0, le=A_YEAR, allow_inf_nan=False)]
 class RetryRule(Message):
     """Exception from a policy for attempts with certain outcomes, such as `banned`.
 
-    A rule makes its words failures: a completed run whose own word is in a rule is tried again like a failed one.
+    A completed run counts as a failure if a rule names its outcome, and is tried again.
     """
 
-    outcomes: tuple[Label, ...] = Field(min_length=1, description="words for ends; the first rule with the word counts")
+    outcomes: tuple[Label, ...] = Field(
+        min_length=1, description="outcomes of attempts; the first rule with the outcome applies"
+    )
     max_attempts: Attempts | None = Field(
         default=None, description="attempts with this rule's outcomes; default: the policy's number; 1: no retry"
     )
@@ -44,5 +46,5 @@ class RetryPolicy(Message):
     rules: tuple[RetryRule, ...] = Field(default=(), max_length=MOST_RULES)
 
     def rule_for(self, outcome: str | None) -> RetryRule | None:
-        """Return the first rule for the outcome's word."""
+        """Return the first rule that names the outcome."""
         return next((rule for rule in self.rules if outcome in rule.outcomes), None)
