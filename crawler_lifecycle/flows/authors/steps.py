@@ -1,4 +1,4 @@
-"""A workflow's parts: jobs with their names and needs, and sub-workflows."""
+"""An author's workflow: jobs with their names and dependencies (`WorkflowStep`), and sub-workflows (`SubWorkflow`)."""
 
 from collections.abc import Iterable, Iterator, MutableMapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from crawler_lifecycle.flows.rules.states import StepState, WorkflowState
 from crawler_lifecycle.model.flow_states import GroupGrowth
 from crawler_lifecycle.model.states import Report
 
-PLACEHOLDER = "*"  # node's name before a fan-out has jobs
+PLACEHOLDER = "*"  # a picture's node for a fan-out without jobs yet
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def names_of(deps: Iterable[Dependency]) -> list[str]:
 
 
 def as_need(dep: Dependency) -> Need:
-    """Return the contract's need, with the names as paths."""
+    """Return the need as a flow's definition has it, with the names as paths."""
     if isinstance(dep, str):
         return Need(on=(dep,))
     if isinstance(dep, OneTask):
@@ -101,7 +101,7 @@ def as_need(dep: Dependency) -> Need:
 
 
 def as_dependency(need: Need) -> Dependency:
-    """Return the dependency for the contract's need."""
+    """Return the author's dependency for a need in a flow's definition."""
     if need.task is not None:
         return OneTask(need.on[0], need.task)
     if need.is_quorum:
@@ -110,9 +110,9 @@ def as_dependency(need: Need) -> Dependency:
 
 
 class WorkflowStep:
-    """A job with its name and dependencies. `job_id` is None until the job has started.
+    """A job with its name and dependencies. `state` and `job_id` are for readers: a push ignores both.
 
-    A push ignores the state.
+    `job_id` is None until the job has started.
     """
 
     def __init__(
@@ -155,7 +155,7 @@ class WorkflowStep:
 
 
 class SubWorkflow:
-    """A sub-workflow with its name and dependencies, and with its jobs' source if it grows."""
+    """A sub-workflow with its name and dependencies, and if growing, with the grafter or crawl that adds jobs."""
 
     def __init__(
         self,
@@ -231,7 +231,7 @@ class Steps(MutableMapping[str, WorkflowStep]):
 
 
 class Level:
-    """A workflow or sub-workflow, with its parts by name and its state, for readers."""
+    """The readable side for workflows and sub-workflows: parts by name, and the state."""
 
     def __init__(
         self,

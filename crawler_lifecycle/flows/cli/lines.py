@@ -1,6 +1,6 @@
 """Turns flows into text: lists, a flow with its sub-workflows, members, explanations and answers to requests.
 
-The cause for a wait comes with a command against the wait.
+A waiting member's cause comes with the command that helps.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -41,7 +41,7 @@ SENTENCES = {
     UNKNOWN_STEP: f"{UNKNOWN_STEP}: no host's module has the function; start the host again with the present code",
 }
 FLOW_COLUMNS = ("ID", "NAME", "STATE", "JOBS", "CREATED", "TOOK", "WAITS FOR")
-EXPENDABLE = ("CREATED", "NAME", "TOOK")  # first the least valuable
+EXPENDABLE = ("CREATED", "NAME", "TOOK")  # columns that a narrow terminal leaves out, in this order
 JOB_COLUMNS = ("JOB", "WORK", "STATE", "ATTEMPT", "SINCE", "TOOK", "RUN", "WHY")
 MOST_FAILED = 20  # members named in a summary; further members are counted
 LONGEST_WHY = 80  # characters in a table
@@ -54,7 +54,7 @@ _ORDER = [
 
 
 def cause_in_words(cause: str | None) -> str | None:
-    """Return the cause with its sentence; None for a repetition by the cause `executing`."""
+    """Return the cause with its sentence; None for the cause `executing`, since the state says the same."""
     if cause is None or cause == EXECUTING:
         return None
     word, _, module = cause.partition(":")

@@ -1,4 +1,7 @@
-"""Find the sources for a step's values, in its groups' contexts and its dependencies' results."""
+"""Values for a step: its dependencies' results by name, and its groups' contexts.
+
+Results may be large, so the rules find only their members' numbers (`Source`), and the store reads these results.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -14,11 +17,11 @@ def sources(ledger: Ledger, row: MemberRow) -> dict[str, Source]:
 
     A member that is the first of its sub-workflow sees the dependencies of the sub-workflow, too.
     """
-    inside = _Inside(ledger)
+    children = _Children(ledger)
     collected: dict[str, Source] = {}
     for group, path, target in _targets(ledger, row):
         name = path.removeprefix(joined(group.path, ""))
-        collected.setdefault(name, inside.of_group(target.number) if target.is_group else target.number)
+        collected.setdefault(name, children.of_group(target.number) if target.is_group else target.number)
     return collected
 
 
@@ -29,7 +32,7 @@ def dependencies(ledger: Ledger, row: MemberRow) -> list[str]:
 
 def results_of_group(ledger: Ledger, group: int) -> dict[str, Source]:
     """Return the sources for a sub-workflow's results, in their order."""
-    return _Inside(ledger).of_group(group)
+    return _Children(ledger).of_group(group)
 
 
 def recorded(ledger: Ledger, results: Mapping[int, Any], paths: Iterable[str] | None = None) -> dict[str, Any]:
@@ -37,14 +40,14 @@ def recorded(ledger: Ledger, results: Mapping[int, Any], paths: Iterable[str] | 
 
     Without paths, the whole top level is returned. Unknown paths are ignored.
     """
-    inside = _Inside(ledger)
+    children = _Children(ledger)
     members, groups = ledger.paths_of_members(), ledger.paths_of_groups()
     if paths is None:
-        return _with_records(inside.of_group(TOP), results)
+        return _with_records(children.of_group(TOP), results)
     chosen: dict[str, Source] = {}
     for path in paths:
         if path in groups:
-            chosen[path] = inside.of_group(groups[path])
+            chosen[path] = children.of_group(groups[path])
         elif path in members:
             chosen[path] = members[path]
     return _with_records(chosen, results)
@@ -76,11 +79,15 @@ def _targets(ledger: Ledger, row: MemberRow) -> Iterator[tuple[GroupRow, str, Ta
 
 
 def _levels(ledger: Ledger, row: MemberRow) -> Iterator[tuple[GroupRow, tuple[NeedRow, ...]]]:
-    """Yield the needs with their groups, outwards as long as the member is a first member."""
-    group = ledger.groups[row.group]
-    yield group, row.needs
-    needs = row.needs
-    while group.parent is not None and not any(_is_in(ledger, t, group.number) for n in needs for t in n.on):
+    """Yield the member's needs with its group, then the needs of its group with the next group, and further outwards.
+
+    A group's needs concern only the group's first members, which have no need inside the group.
+    """
+    group, needs = ledger.groups[row.group], row.needs
+    yield group, needs
+    while group.parent is not None:
+        if any(_is_in(ledger, target, group.number) for need in needs for target in need.on):
+            return
         needs, group = group.needs, ledger.groups[group.parent]
         yield group, needs
 
@@ -90,8 +97,8 @@ def _is_in(ledger: Ledger, target: Target, group: int) -> bool:
     return group in ancestors(ledger.groups, number)
 
 
-class _Inside:
-    """Members and groups by their group."""
+class _Children:
+    """Direct members and groups by their group."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._members: dict[int, list[MemberRow]] = {}

@@ -1,6 +1,7 @@
-"""Rules for new and changed rows after a push, an append, a graft, or a crawl's further tasks.
+"""Add members to a flow: the rules for the rows after a push, an append, a graft, or growth by a crawl's tasks.
 
-All four are the same operation: add members once, if the flow allows them. A repeated request has no effect.
+A push has a whole flow, new or changed; an append has further members under a key; a graft has members in place of a
+running step, the grafter. All are one operation (`_merge`). A repeated request has no effect.
 """
 
 from collections.abc import Iterable
@@ -116,7 +117,7 @@ def graft(ledger: Ledger, request: GraftMembers, at: datetime) -> Merged:
 
 
 class _Replaced:
-    """Replaced part in an earlier graft: not started, and without dependents outside."""
+    """The earlier graft's part to remove: not started, and without remaining dependents."""
 
     def __init__(self, ledger: Ledger, merged: Merged, group: int, kept: set[str]) -> None:
         self._ledger = ledger
@@ -135,7 +136,7 @@ class _Replaced:
     def groups(self) -> set[int]:
         """Return the inner groups without remaining members and dependents."""
         remaining = (row.group for number, row in self._members.items() if number not in self.members)
-        used = {around for group in remaining for around in ancestors(self._groups, group)}
+        used = {ancestor for group in remaining for ancestor in ancestors(self._groups, group)}
         unused = self._inside - used - self._needed(is_group=True)
         return {number for number in unused if self._ledger.groups[number].path not in self._kept}
 
@@ -166,6 +167,7 @@ def grow(ledger: Ledger, group: GroupRow, definition: GroupDefinition, at: datet
 
 
 def _merge(ledger: Ledger, fragment: Fragment, at: datetime) -> Merged:
+    """Return the fragment's new and changed rows. Conflict if a member that has started would change."""
     check_fragment(fragment)
     numbers = Numbers.from_ledger(ledger)
     numbers.add(fragment)
@@ -188,8 +190,8 @@ def _merge(ledger: Ledger, fragment: Fragment, at: datetime) -> Merged:
     members = {**ledger.members, **{row.number: row for row, _ in merged.members}}
     _refuse_shared_paths(groups.values(), members.values())
     changed_groups = {row.number for row, _ in merged.groups}
-    behind_changed_groups = [row.number for row in members.values() if row.group in changed_groups]
-    check_whole(groups, members, [*(row.number for row, _ in merged.members), *behind_changed_groups])
+    in_changed_groups = [row.number for row in members.values() if row.group in changed_groups]
+    check_whole(groups, members, [*(row.number for row, _ in merged.members), *in_changed_groups])
     return merged
 
 

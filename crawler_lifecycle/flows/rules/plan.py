@@ -101,7 +101,7 @@ class Unconfirmed:
         return None if pending is None else self._pending.pop(number)
 
     def refuse(self, number: int, attempt: int, door: int) -> bool:
-        """Note that a host refused the start with this door. Return False if a later plan has started it anew."""
+        """Note that a host refused the start with this door. Return False if a later plan has a new start."""
         pending = self.find(number, attempt)
         if pending is None or pending.door > door:
             return False
@@ -109,7 +109,7 @@ class Unconfirmed:
         return True
 
     def door_of(self, number: int, default: int) -> int:
-        """Return the door of the member's unconfirmed start, or the default."""
+        """Return the door for the member's unconfirmed start, or the default."""
         pending = self._pending.get(number)
         return default if pending is None else pending.door
 

@@ -1,13 +1,15 @@
-"""A slice has several steps for a host in a single activity, and the steps that the host starts right after these.
+"""Choose the steps for a host's activity: a slice of steps with the same function, or a step with its followers.
 
-A follower saves the way to the supervisor and back. The planner alone decides which steps may follow: a follower's
-dependencies are steps before the follower in the same host, or have ended for good. Only a door can change a
-dependency, and the host starts no follower after a door.
+Both save round trips to the supervisor. The host begins a slice's steps together. Followers are dependents, started by
+the host right after the step. The planner alone decides which steps may follow: their dependencies are in the same
+activity, or have ended for good. Only a door (a request to the flow) can change a dependency, and the host starts no
+follower after a door.
 """
 
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
+from math import ceil
 
 from crawler_lifecycle.base.ranges import to_ranges_by_value
 from crawler_lifecycle.flows.rules.messages import AttemptRef, FollowingStep
@@ -19,7 +21,7 @@ from crawler_lifecycle.model.flow_states import MemberKind, MemberState
 
 MOST_FOLLOWERS = 50
 MOST_CHARACTERS = 8_000  # in the followers' routes, for a small activity
-MOST_AT_ONCE = 4  # after a step: more steps are for several hosts
+MOST_AT_ONCE = 4  # a step's dependents; several hosts share a larger number
 MOST_IN_A_SLICE = 50
 FEWEST_IN_A_SLICE = 8
 SLICES = 8  # several hosts share a group's steps
@@ -29,7 +31,7 @@ SLOW_SECONDS = 1.0  # mean time in a function
 def followers(planner: Planner, number: int) -> tuple[FollowingStep, ...]:
     """Return the followers for the member's present attempt, in the order for their starts.
 
-    A member with a dependent for the supervisor has no followers: the dependent would wait for the followers.
+    No dependent follows if the supervisor has to start one of them: the host's answer would come after the followers.
     """
     first = planner.rows[number]
     if planner.turns.has_limit(first.group):
@@ -53,8 +55,8 @@ def followers(planner: Planner, number: int) -> tuple[FollowingStep, ...]:
 def reads(planner: Planner, numbers: Iterable[int]) -> str:
     """Return the attempts of the completed members that these members depend on, also by way of groups and quorums.
 
-    An approval's decision has the number of its generation. The members before an approval are there, too: the decision
-    may be older than a lost end.
+    An attempt without a stored end shows the host a loss in the database. So the members before an approval are
+    included: the decision may be stored, and an earlier end lost. A decision has its generation as its attempt.
     """
     rows = (planner.rows[source] for source in _sources(planner, numbers))
     return to_ranges_by_value(
@@ -134,11 +136,11 @@ def _followers_of(planner: Planner, row: MemberRow, known: Collection[int]) -> l
 
 def _may_follow(planner: Planner, row: MemberRow, before: MemberRow, known: Collection[int]) -> bool:
     node = planner.node(row.number)
-    is_step = row.kind is MemberKind.STEP and _hosts(row) == _hosts(before)
+    is_step = row.kind is MemberKind.STEP and _module_of(row) == _module_of(before)
     is_new = row.state is MemberState.SUSPENDED and not row.in_flight and row.tries == 0
     if not (is_step and is_new and row.group == before.group and row.start_at is None):
         return False
-    if node.open > len(known):  # the number of looks would grow with the square of the dependencies
+    if node.open > len(known):  # else the loop below would look at every input for every follower
         return False
     return not node.unignored(ignored_by(row)) and all(_is_certain(planner, source, known) for source in node.inputs)
 
@@ -154,8 +156,8 @@ def _is_certain(planner: Planner, source: Node, known: Collection[int]) -> bool:
     return not source.value & OPEN and row.kind is not MemberKind.CRAWL and not row.is_cancelled_by_dependency
 
 
-def _hosts(row: MemberRow) -> str:
-    """Return the queue and the module: these choose the step's hosts."""
+def _module_of(row: MemberRow) -> str:
+    """Return the queue and the module, which choose the step's hosts."""
     return row.route.rpartition("|")[0]
 
 
@@ -174,7 +176,8 @@ def _size(starts: int, waiting: int) -> int:
     """Return the slices' size, by the number of starts and waiting steps."""
     if starts < FEWEST_IN_A_SLICE:
         return 1
-    return min(MOST_IN_A_SLICE, max(FEWEST_IN_A_SLICE, -(-(starts + waiting) // SLICES)))
+    share = ceil((starts + waiting) / SLICES)
+    return min(MOST_IN_A_SLICE, max(FEWEST_IN_A_SLICE, share))
 
 
 def _pages(numbers: Iterable[int], size: int) -> Iterator[list[int]]:

@@ -1,6 +1,8 @@
-"""The ledger for a flow's supervisor: its beginning, its readings, its writes, growth by a crawl's tasks, and its end.
+"""The ledger for a flow's supervisor: to begin, read and write, to add members for a crawl's tasks, and to end.
 
-An end is written with the flow's final state, and stays pending until its announcement.
+The flow's row counts its supervisors (`epoch`), the supervisor's acts (`version`), and other requests (`door`). A write
+with another epoch is fenced; a write planned before the last door is stale. An end is written with the flow's final
+state, and stays pending until its announcement.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -90,7 +92,7 @@ CloseManagers = Callable[[Connection, Row[Any], datetime], None]
 
 
 def insert_end(tx: Connection, head: Row[Any], state: FlowState, now: datetime) -> None:
-    """Write the end as owed. The caller holds the lock on the flow's row, and has written the members."""
+    """Write the end with pending deliveries. The caller has locked the flow's row, and has written the members."""
     last = tx.scalar(select(func.max(ends.number)).where(ends.flow == head.id)) or 0
     content = _content(tx, head, state, now, last + 1)
     owed = {column.name: True for column in (*OWED.values(), ends.is_owed)}
@@ -98,7 +100,7 @@ def insert_end(tx: Connection, head: Row[Any], state: FlowState, now: datetime) 
 
 
 class SqlFlowEnds(OnFlows):
-    """Announcements of flows' ends on record."""
+    """Flows' ends, until their notice and their event are delivered."""
 
     @reading
     def owed(self, connection: Connection, flow_uid: str) -> list[OwedEnd]:
@@ -119,10 +121,10 @@ class SqlFlowEnds(OnFlows):
             return
         this_end = (ends.flow == head.id, ends.number == end)
         row = tx.execute(select(ends.problem, *OWED.values()).where(*this_end)).one()
-        still = {kind for kind, column in OWED.items() if row._mapping[column.name] and kind not in settled}
+        pending = {kind for kind, column in OWED.items() if row._mapping[column.name] and kind not in settled}
         problem = "; ".join(f"{kind} of end {end}: {message}" for kind, message in problems.items()) or None
-        values = {column.name: kind in still for kind, column in OWED.items()}
-        tx.execute(update(flow_ends).where(*this_end).values(is_owed=bool(still), problem=problem, **values))
+        values = {column.name: kind in pending for kind, column in OWED.items()}
+        tx.execute(update(flow_ends).where(*this_end).values(is_owed=bool(pending), problem=problem, **values))
         if problem is not None and row.problem is None:
             add_line(tx, head.id, self._db.clock(), "undelivered", problem)
         elif problem is None and row.problem is not None:
@@ -206,6 +208,7 @@ class FlowSupervision(OnFlows):
         ended = from_ranges_by_value(step.ended)
         if has_lost_acts(head, step.flow) or not are_on_record(tx, head.id, head.uid, ended):
             return Written(stale=True, has_lost=True)
+        # hosts may have begun attempts since the plan: the write notes these begins in its rows, too
         planned = {row.number: row for row in step.rows.unpacked()[0]}
         begins, ends = unnoted(tx, head.id)
         unplanned = [begun for begun in begins if _is_unplanned(begun, planned.get(begun.number))]
