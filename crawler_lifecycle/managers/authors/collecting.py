@@ -1,4 +1,4 @@
-"""Collect the requests by author's code in a hook or a turn, until they are stored as effects."""
+"""`Collected`: jobs, tags, stats and state as requested by author's code, until the ledger stores them as `Effects`."""
 
 import json
 from collections.abc import Collection, Mapping
@@ -18,10 +18,10 @@ def whole(value: float) -> float:
 
 
 class Stats:
-    """Sums and texts by name: the stored ones with the changes since."""
+    """Sums and texts by name: the stored ones with the changes since. Scrapy's interface has the unused `spider`."""
 
     def __init__(self) -> None:
-        self.on_record: dict[str, float | str] = {}
+        self.stored: dict[str, float | str] = {}
         self.increments: dict[str, float] = {}
         self.texts: dict[str, str] = {}
 
@@ -34,23 +34,23 @@ class Stats:
 
     def set_value(self, name: str, value: float | str, spider: object = None) -> None:  # noqa: ARG002
         self._refuse_ledgers_own(name)
-        former = self.get_value(name, 0)
+        previous = self.get_value(name, 0)
         if isinstance(value, bool) or not isinstance(value, int | float | str):
             raise BadInput("stats", f"{name!r} has to be a number or a text, not {str(value)[:100]!r}")
-        if isinstance(value, str) or isinstance(former, str):
-            self._set_text(name, value, former)
+        if isinstance(value, str) or isinstance(previous, str):
+            self._set_text(name, value, previous)
         else:
-            self.inc_value(name, value - former)
+            self.inc_value(name, value - previous)
 
-    def _set_text(self, name: str, value: float | str, former: float | str) -> None:
-        if not isinstance(value, str) or (name in self and not isinstance(former, str)):
-            raise BadInput("stats", f"{name!r} is {former!r}: a stat stays a number, or stays a text")
+    def _set_text(self, name: str, value: float | str, previous: float | str) -> None:
+        if not isinstance(value, str) or (name in self and not isinstance(previous, str)):
+            raise BadInput("stats", f"{name!r} is {previous!r}: a stat stays a number, or stays a text")
         if len(value) > LONGEST_TEXT:
             raise BadInput("stats", f"{name!r} has {len(value)} characters, at most {LONGEST_TEXT} are kept")
         self.texts[name] = value
 
     def _refuse_ledgers_own(self, name: str) -> None:
-        """Refuse a stat that the ledger counts: a text would end each of its writes, a number its truth."""
+        """Refuse a stat that the ledger counts itself: a text would break its writes, and a number its count."""
         if name in (FILTERED, SCHEDULED):
             raise BadInput("stats", f"{name!r} is counted by the manager's ledger: choose another name")
 
@@ -67,21 +67,21 @@ class Stats:
 
     def get_value(self, name: str, default: Any = None, spider: object = None) -> Any:  # noqa: ARG002
         """Return the text, or the sum, as a whole number if it is one; without the stat, the default."""
-        value = self.texts.get(name, self.on_record.get(name, 0))
+        value = self.texts.get(name, self.stored.get(name, 0))
         if isinstance(value, str):
             return value
         return whole(value + self.increments.get(name, 0)) if name in self else default
 
     def get_stats(self, spider: object = None) -> Mapping[str, float | str]:  # noqa: ARG002
-        return {name: self.get_value(name) for name in sorted({*self.on_record, *self.increments, *self.texts})}
+        return {name: self.get_value(name) for name in sorted({*self.stored, *self.increments, *self.texts})}
 
     def __contains__(self, name: str) -> bool:
-        return name in self.on_record or name in self.increments or name in self.texts
+        return name in self.stored or name in self.increments or name in self.texts
 
     def note(self, name: str, count: float) -> None:
-        """Take notice of an increment that the ledger has made."""
-        former = self.on_record.get(name, 0)
-        self.on_record[name] = former if isinstance(former, str) else former + count
+        """Add an increment to the stored sum, for the ledger's own counts too."""
+        previous = self.stored.get(name, 0)
+        self.stored[name] = previous if isinstance(previous, str) else previous + count
 
     def take(self) -> tuple[dict[str, float], dict[str, str]]:
         """Return the increments and the texts for the caller to store."""
@@ -89,12 +89,12 @@ class Stats:
         self.increments, self.texts = {}, {}
         for name, increment in increments.items():
             self.note(name, increment)
-        self.on_record.update(texts)
+        self.stored.update(texts)
         return increments, texts
 
 
 class Collected:
-    """The requests so far."""
+    """The requests since the last `take`, and the state with the author's changes."""
 
     def __init__(self) -> None:
         self.add: list[Item] = []
@@ -105,8 +105,8 @@ class Collected:
         self.close_reason: str | None = None
         self.stats = Stats()
         self.state: dict[str, Any] = {}
-        self.memory: dict[str, dict[str, Any]] = {}  # the classes' own values by subject
-        self._state_on_record = "{}"
+        self.memory: dict[str, dict[str, Any]] = {}  # our classes' own values by subject, beside the author's
+        self._stored_state = "{}"
 
     def add_tag(self, tag: str) -> None:
         self.tags.append(tag)
@@ -119,8 +119,8 @@ class Collected:
     def load(self, state: Mapping[str, Any], stats: Mapping[str, float | str]) -> None:
         self.state = dict(state)
         self.memory = self.state.pop(OURS, {})
-        self._state_on_record = _as_text(self._whole_state())
-        self.stats.on_record = dict(stats)
+        self._stored_state = _as_text(self._whole_state())
+        self.stats.stored = dict(stats)
 
     def take(self) -> Effects:
         """Return the requests as effects, and begin anew."""
@@ -132,13 +132,13 @@ class Collected:
             removed_tags=tuple(self.removed_tags),
             stats=stats,
             texts=texts,
-            state=json.loads(state) if state != self._state_on_record else None,
+            state=json.loads(state) if state != self._stored_state else None,
             close_reason=self.close_reason,
             job_tags=self.job_tags,
             lines=tuple(self.lines),
         )
         self.add, self.tags, self.removed_tags, self.lines = [], [], [], []
-        self.job_tags, self.close_reason, self._state_on_record = {}, None, state
+        self.job_tags, self.close_reason, self._stored_state = {}, None, state
         return effects
 
     def _whole_state(self) -> dict[str, Any]:
