@@ -1,4 +1,4 @@
-"""Keep a flow's ledger, definitions and results without a database, with the service's planner and doors."""
+"""`MemoryFlow`: a flow in memory for authors' tests, by the service's rules, without database, Temporal and cluster."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -39,7 +39,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class MemoryFlow:
-    """A flow in memory. `advance` plans, and the doors change the rows as the service's doors do."""
+    """A flow in memory. `advance` plans. Doors (push, cancel, retry) change the rows as in the service."""
 
     def __init__(self, definition: FlowDefinition, now: datetime = NOW) -> None:
         self.id, self.family = definition.id, definition.family
@@ -83,7 +83,7 @@ class MemoryFlow:
         row, definition = self.ledger.groups[group], self.group_definitions[group]
         return self._take(merging.grow(self.ledger, row, definition, self.now))
 
-    def ask(self, request: ChangeFlow) -> int:
+    def apply_request(self, request: ChangeFlow) -> int:
         """Take a request; return the number of changed members."""
         match request:
             case CancelMembers():
@@ -97,15 +97,15 @@ class MemoryFlow:
 
     def cancel(self, *names: str, terminate: bool = True) -> int:
         """Cancel all open members, or the named members; return their number."""
-        return self.ask(CancelMembers(paths=names or None, terminate=terminate))
+        return self.apply_request(CancelMembers(paths=names or None, terminate=terminate))
 
     def retry(self, *names: str, **options: Any) -> int:
         """Retry all failed members, or the named members; return their number. Options: as in RetryMembers."""
-        return self.ask(RetryMembers(paths=names or None, **options))
+        return self.apply_request(RetryMembers(paths=names or None, **options))
 
     def approve(self, name: str, *, approved: bool = True, **record: Any) -> int:
         """Decide about an approval. `record`: an actor and a note."""
-        return self.ask(ApproveMember(path=name, approved=approved, **record))
+        return self.apply_request(ApproveMember(path=name, approved=approved, **record))
 
     def _retry(self, request: RetryMembers) -> int:
         effect = retry(self.ledger, request, self.now)

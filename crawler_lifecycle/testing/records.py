@@ -53,7 +53,7 @@ class MemoryLedger:
         return _answer(self.flow(flow_uid), len(merged.members))
 
     def change(self, flow: str, request: ChangeFlow) -> DoorAnswer:
-        return _answer(self.flow(flow), self.flow(flow).ask(request))
+        return _answer(self.flow(flow), self.flow(flow).apply_request(request))
 
     def prune(self, flow_uids: Collection[str], ended_before: datetime | None = None) -> int:
         assert ended_before is None, "a flow in memory has no time of its end"
