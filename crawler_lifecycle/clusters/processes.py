@@ -205,7 +205,7 @@ CurrentService = Annotated[SchedulerService, Depends(_current_service)]
 
 
 def _permitting(permission: Permission) -> list[params.Depends]:
-    """Return a dependency that answers 403 without the permission. The gate has put the permissions there."""
+    """Return a dependency that answers 403 without the permission. `Gate` has set `scopes` to the token's."""
 
     def check(request: Request) -> None:
         if permission not in request.state.scopes:
@@ -214,7 +214,8 @@ def _permitting(permission: Permission) -> list[params.Depends]:
     return [Depends(check)]
 
 
-DEPLOYING, READING, SCRAPING = map(_permitting, Permission)
+DEPLOYING, READING = _permitting(Permission.DEPLOY), _permitting(Permission.READ)
+SCRAPING = _permitting(Permission.METRICS)
 Key = Annotated[str, Header(alias="Idempotency-Key", description="`{run_uid}:{task}:{attempt}`, as in the body")]
 
 # The gate has checked the token already; the dependency only declares the token in the OpenAPI document.
