@@ -15,7 +15,7 @@ BY_TOKEN = "(token "
 
 @dataclass(frozen=True, slots=True)
 class Requester:
-    """A person or program at a door. The door makes the requester once, for all commands."""
+    """A person or program that sends commands through a door: Python, `crawlctl`, the HTTP API, or Temporal."""
 
     claimed: str | None = None
     token: str | None = None  # name of the API's token, checked by the door

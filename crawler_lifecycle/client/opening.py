@@ -1,4 +1,4 @@
-"""`Flows`: opens clients for flows."""
+"""`Flows` opens a client for flows, in async or blocking code, and `flows` forwards to the innermost open client."""
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -45,7 +45,7 @@ class Flows(WorkflowClient):
     @classmethod
     async def connected(cls, state: Path | str | None, actor: str | None) -> Self:
         """Return a client, after the first answer from the database. The caller closes the client."""
-        refuse_client()
+        refuse_client()  # as while `crawlctl flow check` calls an author's function
         flows = cls(Control.open(None if state is None else Path(state)), actor=actor)
         await flows.control.context.database(lambda store: store.records.installation())
         return flows
