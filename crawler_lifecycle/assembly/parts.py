@@ -71,8 +71,7 @@ def pusher(settings: Settings) -> "Pusher":
 
 def receivers_are_files(settings: Settings) -> bool:
     """Return whether all notices and events go to files alone: files are never slow."""
-    notices = settings.notices
-    return settings.export.event_bus is None and notices.pusher_app_id is None and notices.webhooks is None
+    return settings.export.event_bus is None and settings.notices.is_file_alone
 
 
 def limited_pusher(pusher: "Pusher", slots: int) -> "Pusher":

@@ -76,6 +76,12 @@ class NoticeSettings(BaseModel):
         default=8, gt=0, le=9, description="time limit for a notice to a receiver; a run waits at most 10 s"
     )
 
+    @property
+    def is_file_alone(self) -> bool:
+        """Whether no service receives notices. The fields without a default value are the services' own."""
+        fields = type(self).model_fields
+        return all(value is None for name, value in self if fields[name].default is None)
+
 
 class TriggerSettings(BaseModel):
     """Events to start and stop work: the mapping for the API, and the queue for `python -m workers.triggers`."""

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from crawler_lifecycle.assembly.parts import Parts
+from crawler_lifecycle.assembly.parts import Parts, receivers_are_files
 from crawler_lifecycle.errors import NotReady
 from crawler_lifecycle.settings import configuration
 
@@ -46,6 +46,15 @@ def test_each_receiver_that_is_set_is_told(tmp_path: Path) -> None:
     everybody = parts(tmp_path, notices={"webhooks": hooks, **PUSHER})
     assert told(everybody) == ["file", "Pusher Channels", "webhook 1 (a.example)", "webhook 2 (b.example)"]
     assert told(parts(tmp_path, notices={"file": False})) == []
+
+
+@pytest.mark.parametrize("receiver", [PUSHER, {"webhooks": f"https://a.example {SECRET}"}])
+@pytest.mark.parametrize("file", [True, False])
+def test_every_receiver_but_the_file_may_be_slow(tmp_path: Path, receiver: dict[str, Any], file: bool) -> None:
+    assert receivers_are_files(parts(tmp_path, notices={"file": file, "timeout_seconds": 5}).settings)
+    sent = parts(tmp_path, notices={"file": file, **receiver})
+    assert told(sent) != ["file"]
+    assert not receivers_are_files(sent.settings)
 
 
 def test_a_receiver_that_is_set_wrongly_stops_the_process_at_its_start(tmp_path: Path) -> None:
