@@ -16,15 +16,15 @@ KILLED_BY_OOM = "killed by oom"
 BY_REASON = {
     reasons.STOPPED: "cancelled",
     reasons.STOPPED_FORCED: "cancel_timeout",
-    "main_job_lost": LOST,
-    "tasks_lost": LOST,
+    reasons.MAIN_JOB_LOST: LOST,
+    reasons.TASKS_LOST: LOST,
     reasons.NEVER_STARTED: reasons.NEVER_STARTED,
     reasons.MAX_DURATION: reasons.MAX_DURATION,
     reasons.DEPLOYMENT_REFUSED: reasons.DEPLOYMENT_REFUSED,
 }
 # for runs whose main job failed
 BY_REASON_OF_MAIN_TASK = {
-    "oom_killed": KILLED_BY_OOM,
+    reasons.OOM_KILLED: KILLED_BY_OOM,
     reasons.DEADLINE_EXCEEDED: reasons.MAX_DURATION,
     reasons.NEVER_STARTED: reasons.NEVER_STARTED,
 }
@@ -37,6 +37,6 @@ def outcome_word(status: RunStatus, reason: str, reason_of_main_task: str | None
     own = None if own_word in RESERVED or reason_of_main_task in OF_INFRASTRUCTURE else own_word
     if status is RunStatus.COMPLETED:
         return own or FINISHED
-    if reason == "main_job_failed":
+    if reason == reasons.MAIN_JOB_FAILED:
         return BY_REASON_OF_MAIN_TASK.get(reason_of_main_task or "") or own or FAILED
     return BY_REASON.get(reason, FAILED)

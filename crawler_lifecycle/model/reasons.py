@@ -18,15 +18,19 @@ CLUSTER_FORBIDS = "cluster_forbids"  # the API server refuses our credentials
 CLUSTER_TOO_OLD = "cluster_too_old"  # the API server's version is older than the oldest supported version
 NAMESPACE_CHANGED = "namespace_changed"  # the namespace has another uid than the recorded namespace
 JOB_LEAVING = "job_leaving"  # an earlier job with the same name is still being deleted
+CLAIMED_ELSEWHERE = "claimed_elsewhere"  # another process deploys the main job, or has died while it did
 
 # causes: why a job in the cluster waits, or its present trouble
 CAPACITY = "capacity"  # the local cluster runs as many jobs as its setting allows
 STARTING = "starting"  # the job has room in the cluster and has not started yet
 QUOTA = "quota"  # the namespace's quota allows no further pod
+NOT_SYNCED = "not_synced"  # the Job controller has not seen the job yet
 NOT_CONSIDERED = "not_considered"  # no scheduler of the cluster has examined the pod yet
+SUSPENDING = "suspending"  # a queue or a person holds the job back, and its pods are still ending
 SUSPENDED = "suspended"  # a queue or a person holds the job back
 POD_NOT_CREATED = "pod_not_created"  # the job has no pod, and no event names the obstacle
 POD_CREATE_REJECTED = "pod_create_rejected"  # the cluster refuses to create the pod, for another reason than a quota
+SCHEDULED = "scheduled"  # the pod has a node, and no container says why it waits
 CONTAINER_CREATING = "container_creating"  # the containers do not start, and no event names the obstacle
 VOLUME = "volume"  # a volume of the pod cannot be attached or mounted
 POD_SANDBOX = "pod_sandbox"  # the node cannot set up the pod's surroundings, such as its network
@@ -36,6 +40,7 @@ IMAGE_PULL = "image_pull"  # the image cannot be fetched
 CONTAINER_CONFIG = "container_config"  # a setting of the container, such as a missing secret, is wrong
 CANNOT_START = "cannot_start"  # the container cannot be made or started, such as for a command that does not exist
 CRASH_LOOP = "crash_loop"  # the container fails again and again, and the node waits before its next start
+NODE_UNREACHABLE = "node_unreachable"  # the pod's node does not answer
 POD_TERMINATING = "pod_terminating"  # the pod was asked to end
 POD_OVERDUE = "pod_overdue"  # the pod was asked to end, and is still there long after its grace period
 SIDECAR_HANGING = "sidecar_hanging"  # the main container has ended, and another container runs on
@@ -53,17 +58,36 @@ ADMISSION_DENIED = "admission_denied"  # a rule of the cluster refuses the job
 LABELS_REMOVED = (
     "labels_removed"  # a webhook of the cluster takes our labels from jobs: we would not find the job again
 )
+INVALID_IMAGE_NAME = "invalid_image_name"  # the image's name is no valid name, so no retry can help
 JOB_CHANGED = "job_changed"  # the cluster changes new jobs so that they may start a second pod, or lose their end
 NEVER_STARTED = "never_started"  # the main job did not start within the start limit
+STOPPED_BEFORE_START = "stopped_before_start"  # a stop came before the local cluster had started the program
 DEADLINE_EXCEEDED = "deadline_exceeded"  # the cluster ended the task's job at the run's time limit
+POD_DEADLINE = "pod_deadline"  # the pod's own time limit, set by the cluster, ended the pod
+OOM_KILLED = "oom_killed"  # the container used more memory than its limit
 OF_INDEXES = ("failed_indexes", "max_failed_indexes_exceeded")  # too many pods of an Indexed Job failed
 MAX_DURATION = "max_duration"  # the run took longer than its duration limit
 STOPPED = "stopped"  # a stop asked the jobs to end
 STOPPED_FORCED = "stopped_forced"  # a force killed the jobs
+JOB_FAILED_MAIN_OK = "job_failed_main_ok"  # the main container ended with 0, and the Job failed all the same
+DRAINED = "drained"  # the pod was evicted through the API, such as for a drained node
+EVICTED = "evicted"  # the kubelet evicted the pod, such as for a lack of memory on its node
+PREEMPTED = "preempted"  # the pod had to leave its node for a more important pod
+NODE_TAINTED = "node_tainted"  # the node got a taint that the pod does not tolerate
+NODE_DELETED = "node_deleted"  # the pod was removed, such as because its node does not exist any more
+NODE_SHUTDOWN = "node_shutdown"  # the node was shut down
+NODE_REJECTED = "node_rejected"  # the node did not admit the pod
+NODE_LOST = "node_lost"  # the node does not answer any more
+RUNNER_LOST = "runner_lost"  # the local cluster's process beside the program was killed
 DISRUPTED = "disrupted"  # the pod was drained, preempted or evicted, by an unknown author
 JOB_DISAPPEARED = "job_disappeared"  # the job is absent, and no trace shows its result
 RESULT_UNKNOWN = "result_unknown"  # the job is gone, and its remains do not show the result
 ALL_SUCCEEDED = "all_succeeded"  # the run ended, and each of its tasks succeeded
+FAILURES_ALLOWED = "failures_allowed"  # tasks failed, and no more than the run's `allowed_failures`
+MAIN_JOB_FAILED = "main_job_failed"  # task 0 did not succeed
+MAIN_JOB_LOST = "main_job_lost"  # task 0 is LOST
+TASKS_FAILED = "tasks_failed"  # the main job succeeded, and more tasks failed than the run allows
+TASKS_LOST = "tasks_lost"  # the main job succeeded, no task failed, and more tasks are LOST than the run allows
 BY_A_STOP = (STOPPED, STOPPED_FORCED)  # reasons for a run's end by a stop
 LIMITS = (NEVER_STARTED, MAX_DURATION)  # time limits, as reasons of a run's end
 
@@ -92,19 +116,19 @@ def of_exit_code(code: int) -> str:
 
 # failures of the infrastructure
 OF_INFRASTRUCTURE = frozenset({
-    "drained",
-    "preempted",
-    "evicted",
-    "node_tainted",
-    "node_deleted",
-    "node_shutdown",
-    "node_rejected",
-    "node_lost",
-    "runner_lost",
+    DRAINED,
+    PREEMPTED,
+    EVICTED,
+    NODE_TAINTED,
+    NODE_DELETED,
+    NODE_SHUTDOWN,
+    NODE_REJECTED,
+    NODE_LOST,
+    RUNNER_LOST,
     DISRUPTED,
     DELETED_EXTERNALLY,
     JOB_DISAPPEARED,
     RESULT_UNKNOWN,
 })  # fmt: skip
 # a limit ended the program: a retry would only meet the limit again
-BY_A_LIMIT = frozenset({DEADLINE_EXCEEDED, "pod_deadline"})
+BY_A_LIMIT = frozenset({DEADLINE_EXCEEDED, POD_DEADLINE})

@@ -11,7 +11,7 @@ from pydantic import JsonValue
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.model.crawl_results import Number
 from crawler_lifecycle.model.outcome_words import FAILED, FINISHED, KILLED_BY_OOM
-from crawler_lifecycle.model.reasons import ALL_SUCCEEDED, STOPPED, STOPPED_FORCED
+from crawler_lifecycle.model.reasons import ALL_SUCCEEDED, MAIN_JOB_FAILED, STOPPED, STOPPED_FORCED
 from crawler_lifecycle.model.states import RunStatus, TaskStatus
 
 Time = float | timedelta  # seconds, or a timedelta
@@ -78,7 +78,7 @@ def completed(outcome: str = FINISHED, **details: Unpack[CrawlDetails]) -> Crawl
     return _outcome(RunStatus.COMPLETED, outcome, ALL_SUCCEEDED, TaskStatus.FAILED, details)
 
 
-def failed(outcome: str = FAILED, *, reason: str = "main_job_failed", **details: Unpack[CrawlDetails]) -> CrawlOutcome:
+def failed(outcome: str = FAILED, *, reason: str = MAIN_JOB_FAILED, **details: Unpack[CrawlDetails]) -> CrawlOutcome:
     """Return a failed crawl's end. `outcome`: the word for retry rules, such as `killed by oom`."""
     return _outcome(RunStatus.FAILED, outcome, reason, TaskStatus.FAILED, details)
 

@@ -34,7 +34,7 @@ from crawler_lifecycle.model.looks import (
     Pods,
 )
 from crawler_lifecycle.model.naming import job_name
-from crawler_lifecycle.model.reasons import CAPACITY, POD_OVERDUE, STARTING
+from crawler_lifecycle.model.reasons import CAPACITY, POD_OVERDUE, RUNNER_LOST, STARTING
 
 
 def facts_of(ended: EndRecord, folder: JobFolder) -> OutcomeFacts:
@@ -306,10 +306,10 @@ def _decide(doubtful: _DoubtfulJob, survey: list[processes.SurveyedProcess]) -> 
     if look.phase is JobPhase.UNCLEAR:
         return look
     if not look.phase.has_ended and doubtful.folder.program_is_among(living):
-        return replace(look, cause="runner_lost")  # the program lives on without its runner
+        return replace(look, cause=RUNNER_LOST)  # the program lives on without its runner
     if living:
         look = replace(look, cause=POD_OVERDUE)
     if look.phase.has_ended:
         return look
     message = "the runner was killed, and so was the job or its end was not seen: nobody knows the result"
-    return replace(look, phase=JobPhase.VANISHED, reason="runner_lost", message=message)
+    return replace(look, phase=JobPhase.VANISHED, reason=RUNNER_LOST, message=message)

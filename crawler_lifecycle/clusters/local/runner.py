@@ -19,7 +19,7 @@ from crawler_lifecycle.clusters.adapters.regular_files import open_regular
 from crawler_lifecycle.clusters.local import processes
 from crawler_lifecycle.clusters.local.placing import Placing
 from crawler_lifecycle.clusters.local.records import EndRecord, JobFolder, Layout, Spec, StartRecord, UnreadableRecord
-from crawler_lifecycle.model.reasons import of_exit_code
+from crawler_lifecycle.model.reasons import CANNOT_START, DEADLINE_EXCEEDED, STOPPED_BEFORE_START, of_exit_code
 
 PATIENCE_WITH_LEFTOVERS = 30.0  # seconds for killing processes after the program's end; survivors are recorded
 PAUSE_BETWEEN_TRIES = 1.0  # seconds between two tries to write the end
@@ -42,14 +42,14 @@ class Runner:
 
     def run(self) -> None:
         if self.job.stop_asked:
-            self._write_end(code=None, reason="stopped_before_start", message="stopped before it was started")
+            self._write_end(code=None, reason=STOPPED_BEFORE_START, message="stopped before it was started")
             return
         self._write_start()
         try:
             log = self._open_log()
         except OSError as error:
             problem = f"its log {self.spec.log} cannot be written: {error.strerror}"
-            self._write_end(code=NO_PROGRAM_CODE, reason="cannot_start", message=problem)
+            self._write_end(code=NO_PROGRAM_CODE, reason=CANNOT_START, message=problem)
             return
         try:
             process = self._spawn(log)
@@ -117,7 +117,7 @@ class Runner:
         left_over = 0 if is_clean else processes.kill_until_none(self._living_processes, PATIENCE_WITH_LEFTOVERS)
         if code < 0:
             code = 128 - code  # ended by the signal -code; shells give the same exit code
-        reason = "deadline_exceeded" if self.deadline_passed else _reason_of(code)
+        reason = DEADLINE_EXCEEDED if self.deadline_passed else _reason_of(code)
         message = f"ended with exit code {code}" if reason else None
         if self.deadline_passed:
             message = f"ended because it ran for more than {self.spec.deadline_seconds} s (exit code {code})"
@@ -187,10 +187,18 @@ def _reason_of(code: int) -> str | None:
 def _end_without_start(program: str, error: OSError) -> tuple[int, str, str]:
     """Return exit code, reason and message for a job without a started program."""
     if error.errno == errno.ENOENT:
-        return NOT_FOUND_CODE, "command_not_found", f"{program}: command not found, or the interpreter it names"
+        return (
+            NOT_FOUND_CODE,
+            of_exit_code(NOT_FOUND_CODE),
+            f"{program}: command not found, or the interpreter it names",
+        )
     if error.errno in NOT_EXECUTABLE_ERRORS:
-        return NOT_EXECUTABLE_CODE, "not_executable", f"{program}: cannot be executed: {error.strerror}"
-    return NO_PROGRAM_CODE, "cannot_start", f"{program}: cannot be started: {error.strerror}"
+        return (
+            NOT_EXECUTABLE_CODE,
+            of_exit_code(NOT_EXECUTABLE_CODE),
+            f"{program}: cannot be executed: {error.strerror}",
+        )
+    return NO_PROGRAM_CODE, CANNOT_START, f"{program}: cannot be started: {error.strerror}"
 
 
 def main(root: str, name: str, capacity: str, lock: str) -> None:

@@ -18,6 +18,7 @@ from crawler_lifecycle.clusters.local import processes
 from crawler_lifecycle.clusters.local.placing import Placing
 from crawler_lifecycle.clusters.local.records import EndRecord, JobFolder, Layout, Spec, Stop, UnreadableRecord
 from crawler_lifecycle.errors import TemporaryError
+from crawler_lifecycle.model.reasons import STOPPED_BEFORE_START
 
 PATIENCE_WITH_KILLED = 2.0  # seconds for killed processes to end
 
@@ -127,7 +128,7 @@ def _end_before_start(spec: Spec) -> EndRecord:
         installation=spec.installation,
         at=time.time(),
         code=None,
-        reason="stopped_before_start",
+        reason=STOPPED_BEFORE_START,
         message="stopped before it was started",
         started_at=None,
         stop_asked=True,

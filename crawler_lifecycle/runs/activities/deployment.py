@@ -26,6 +26,7 @@ from crawler_lifecycle.model.looks import JobLook, JobPhase, Look, TaskRow, uids
 from crawler_lifecycle.model.naming import MAIN_TASK
 from crawler_lifecycle.model.reasons import (
     CLAIM_LOST,
+    CLAIMED_ELSEWHERE,
     CLUSTER_UNKNOWN,
     DEPLOYMENT_REFUSED,
     JOB_CHANGED,
@@ -206,7 +207,7 @@ class DeploymentActivities:
         if row.status.is_over:
             return DeploymentOutcome(cause=row.reason, refused=True, intent=intent)
         message = "another deployment of this job is under way"
-        return DeploymentOutcome(cause="claimed_elsewhere", message=message, intent=intent)
+        return DeploymentOutcome(cause=CLAIMED_ELSEWHERE, message=message, intent=intent)
 
     def _main_row(self, run: RunRef) -> TaskRow:
         return self.tasks.rows(run.run_id, [MAIN_TASK])[0]

@@ -17,7 +17,7 @@ FORCE_STOP = "force stop"
 STOPS = ("stop", FORCE_STOP)  # events in a run's timeline
 REOPENED = "reopened"
 FAILURES = (TaskStatus.FAILED, TaskStatus.LOST)
-MAIN_JOB_ENDED = ("main_job_failed", "main_job_lost")
+MAIN_JOB_ENDED = (reasons.MAIN_JOB_FAILED, reasons.MAIN_JOB_LOST)
 IN_A_ROW = 3  # failed ends after which a crawler counts as failing
 FAILURES_SHOWN = timedelta(days=1)  # in which failures need a person's attention
 LONGEST_LINE = 200  # characters in a log line or message
@@ -26,11 +26,11 @@ TERMINAL_CODES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")  # colours and cursor 
 # every reason for the end of a run, in words for people
 SENTENCES = {
     reasons.ALL_SUCCEEDED: "all tasks succeeded",
-    "failures_allowed": "tasks failed, and no more than the run allows",
-    "main_job_failed": "the main job failed",
-    "main_job_lost": "the main job was lost",
-    "tasks_failed": "tasks failed",
-    "tasks_lost": "tasks were lost",
+    reasons.FAILURES_ALLOWED: "tasks failed, and no more than the run allows",
+    reasons.MAIN_JOB_FAILED: "the main job failed",
+    reasons.MAIN_JOB_LOST: "the main job was lost",
+    reasons.TASKS_FAILED: "tasks failed",
+    reasons.TASKS_LOST: "tasks were lost",
     reasons.DEPLOYMENT_REFUSED: "the deployment of the main job was refused",
     reasons.NEVER_STARTED: "the main job did not start within the start limit",
     reasons.MAX_DURATION: "the run exceeded its time limit",
@@ -193,11 +193,11 @@ def outcome(
     if intent is not Intent.RUN and has_stopped_tasks:
         return RunStatus.FAILED, reasons.STOPPED_FORCED if intent is Intent.FORCE else reasons.STOPPED
     if main_job is not TaskStatus.SUCCEEDED:
-        return RunStatus.FAILED, "main_job_lost" if main_job is TaskStatus.LOST else "main_job_failed"
+        return RunStatus.FAILED, reasons.MAIN_JOB_LOST if main_job is TaskStatus.LOST else reasons.MAIN_JOB_FAILED
     failed = tasks.get(TaskStatus.FAILED, 0) + tasks.get(TaskStatus.LOST, 0)
     if succeeded + failed == total and failed <= allowed_failures * total:
-        return RunStatus.COMPLETED, "failures_allowed"
-    return RunStatus.FAILED, "tasks_failed" if tasks.get(TaskStatus.FAILED) else "tasks_lost"
+        return RunStatus.COMPLETED, reasons.FAILURES_ALLOWED
+    return RunStatus.FAILED, reasons.TASKS_FAILED if tasks.get(TaskStatus.FAILED) else reasons.TASKS_LOST
 
 
 def in_a_sentence(status: RunStatus, reason: str) -> str:

@@ -20,17 +20,33 @@ from functools import lru_cache
 from crawler_lifecycle.clusters.kubernetes.objects import Condition, Pod, Terminated, is_exit_code
 from crawler_lifecycle.clusters.kubernetes.observe import pods
 from crawler_lifecycle.model.crawl_results import is_meant_as_result
-from crawler_lifecycle.model.reasons import DELETED_EXTERNALLY, DISRUPTED, UNEXPLAINED, of_exit_code
+from crawler_lifecycle.model.reasons import (
+    CANNOT_START,
+    DELETED_EXTERNALLY,
+    DISRUPTED,
+    DRAINED,
+    EVICTED,
+    JOB_FAILED_MAIN_OK,
+    NODE_DELETED,
+    NODE_LOST,
+    NODE_REJECTED,
+    NODE_SHUTDOWN,
+    NODE_TAINTED,
+    OOM_KILLED,
+    POD_DEADLINE,
+    PREEMPTED,
+    UNEXPLAINED,
+    of_exit_code,
+)
 
 CLOCK_DIFFERENCE = timedelta(minutes=1)  # the clocks of a node and the API server differ by at most this time
-NODE_REJECTED = "node_rejected"
 REASON_BY_POD_REASON = {  # by the reason in the pod's status: its kubelet ended the pod, or did not admit the pod
-    "Evicted": "evicted",
-    "Preempting": "preempted",
-    "DeadlineExceeded": "pod_deadline",
-    "Terminated": "node_shutdown",
-    "Shutdown": "node_shutdown",
-    "NodeShutdown": "node_shutdown",
+    "Evicted": EVICTED,
+    "Preempting": PREEMPTED,
+    "DeadlineExceeded": POD_DEADLINE,
+    "Terminated": NODE_SHUTDOWN,
+    "Shutdown": NODE_SHUTDOWN,
+    "NodeShutdown": NODE_SHUTDOWN,
     "UnexpectedAdmissionError": NODE_REJECTED,
     "NodeAffinity": NODE_REJECTED,
     "TopologyAffinityError": NODE_REJECTED,
@@ -47,17 +63,17 @@ REASON_BY_POD_REASON = {  # by the reason in the pod's status: its kubelet ended
     "AppArmor": NODE_REJECTED,
     "InvalidNodeInfo": NODE_REJECTED,
     "UnexpectedPredicateFailureType": NODE_REJECTED,
-    "NodeLost": "node_lost",
+    "NodeLost": NODE_LOST,
 }
 DISRUPTION = "DisruptionTarget"  # condition; true if the cluster ends the pod, such as for a drained node
 KILLED_EXIT_CODES = (143, 137)  # a deleted pod gets SIGTERM, and SIGKILL after the grace
 BY_KUBELET = "TerminationByKubelet"  # the kubelet ends a pod without deleting the pod
 REASON_BY_DISRUPTION = {  # by the reason in the condition DISRUPTION
-    "PreemptionByScheduler": "preempted",
-    "DeletionByTaintManager": "node_tainted",
-    "EvictionByEvictionAPI": "drained",
-    "DeletionByPodGC": "node_deleted",
-    BY_KUBELET: "evicted",
+    "PreemptionByScheduler": PREEMPTED,
+    "DeletionByTaintManager": NODE_TAINTED,
+    "EvictionByEvictionAPI": DRAINED,
+    "DeletionByPodGC": NODE_DELETED,
+    BY_KUBELET: EVICTED,
 }
 LONGEST_WORD = 64  # characters; a longer word is cut off, since database columns for causes and reasons hold 128
 # with these reasons in the condition the Job decides, whatever its pods show
@@ -68,11 +84,10 @@ POLICY_ON_EXIT_CODE = re.compile(
     rf"Container {pods.MAIN_CONTAINER} for pod \S+ failed with exit code (-?[0-9]{{1,10}}) matching "
 )
 DELETION_EXIT_CODES = (0, *KILLED_EXIT_CODES)  # many programs obey a request to end with 0
-OOM_KILLED = "oom_killed"
 REASON_BY_CONTAINER_END = {  # by the kubelet's reason for a container's end
     "OOMKilled": OOM_KILLED,
-    "ContainerCannotRun": "cannot_start",
-    "StartError": "cannot_start",
+    "ContainerCannotRun": CANNOT_START,
+    "StartError": CANNOT_START,
 }
 
 
@@ -190,7 +205,7 @@ def _special_reason(end: Terminated | None) -> str | None:
     """Return the reason of a container's end that its exit code does not give; None without such a reason."""
     if end is None:
         return None
-    return "node_lost" if pods.is_lost(end) else REASON_BY_CONTAINER_END.get(end.reason or "")
+    return NODE_LOST if pods.is_lost(end) else REASON_BY_CONTAINER_END.get(end.reason or "")
 
 
 def _reason_of_policy(failed: Condition | None) -> str | None:
@@ -204,7 +219,7 @@ def _reason_of_policy(failed: Condition | None) -> str | None:
 
 
 def _reason_of_code(code: int) -> str:
-    return "job_failed_main_ok" if code == 0 else of_exit_code(code)
+    return JOB_FAILED_MAIN_OK if code == 0 else of_exit_code(code)
 
 
 def exit_code(failed: Condition) -> int | None:

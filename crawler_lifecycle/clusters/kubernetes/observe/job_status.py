@@ -9,12 +9,19 @@ from dataclasses import replace
 from datetime import datetime
 
 from crawler_lifecycle.clusters.kubernetes.objects import NO_JOB_STATUS, Condition, Job, JobStatus, Pod, is_positive
-from crawler_lifecycle.clusters.kubernetes.observe import failure, pods, waiting
+from crawler_lifecycle.clusters.kubernetes.observe import failure, pods
 from crawler_lifecycle.clusters.kubernetes.observe.jobs import DatedJob
 from crawler_lifecycle.model.looks import EndRequest, JobKey, JobLook, JobPhase, Pods, Presence
-from crawler_lifecycle.model.reasons import BACKOFF, FAILING, FINISHING, POD_TERMINATING, SUSPENDED
+from crawler_lifecycle.model.reasons import (
+    BACKOFF,
+    FAILING,
+    FINISHING,
+    NOT_SYNCED,
+    POD_TERMINATING,
+    SUSPENDED,
+    SUSPENDING,
+)
 
-SUSPENDING = "suspending"  # cause while a suspended Job waits for its pods to end
 # With these causes the Job waits for its pods to end, and only the pods show whether their end is overdue. SUSPENDING
 # is left out: an overdue job is deleted by force, but a suspended Job is to continue.
 CAUSES_WAITING_FOR_PODS = (POD_TERMINATING, FAILING)
@@ -57,7 +64,7 @@ def _by_conditions(job: Job, status: JobStatus, conditions: Container[str]) -> P
     if "Suspended" in conditions or (job.spec is not None and job.spec.suspend):
         has_pods = is_positive(status.active) or is_positive(status.terminating)
         return (JobPhase.RUNNING, SUSPENDING) if has_pods else (JobPhase.WAITING, SUSPENDED)
-    return (JobPhase.WAITING, waiting.NOT_SYNCED) if status.start_time is None else None
+    return (JobPhase.WAITING, NOT_SYNCED) if status.start_time is None else None
 
 
 def _by_counters(status: JobStatus) -> PhaseAndCause | None:

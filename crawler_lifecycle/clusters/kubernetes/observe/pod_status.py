@@ -17,7 +17,6 @@ from crawler_lifecycle.clusters.kubernetes.observe.waiting import Wait
 from crawler_lifecycle.model import reasons
 from crawler_lifecycle.model.looks import EndRequest, JobKey, JobLook, JobPhase, Pods, Presence
 
-NODE_UNREACHABLE = "node_unreachable"
 CAUSE_BY_PHASE = {  # cause while a pod has ended in the phase, and the Job has not counted the pod's end yet
     pods.SUCCEEDED: reasons.FINISHING,
     pods.FAILED: reasons.BACKOFF,
@@ -281,7 +280,7 @@ def _trouble_after_start(pod: Pod) -> str | None:
     if state.waiting is not None and state.waiting.reason == "CrashLoopBackOff":
         return reasons.CRASH_LOOP
     if pods.is_out_of_sight(pod):
-        return NODE_UNREACHABLE
+        return reasons.NODE_UNREACHABLE
     if pods.phase(pod) == pods.PENDING and pods.waiting_beside_main(pod):
         return reasons.SIDECAR_NOT_STARTED
     return None

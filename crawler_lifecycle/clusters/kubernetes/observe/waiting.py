@@ -21,9 +21,6 @@ from crawler_lifecycle.clusters.kubernetes.observe.failure import word
 from crawler_lifecycle.model import reasons
 from crawler_lifecycle.model.looks import LONGEST_MESSAGE
 
-NOT_SYNCED = "not_synced"  # the Job controller has not seen the Job yet
-SCHEDULED = "scheduled"  # the pod has a node, and no container says why it waits
-INVALID_IMAGE_NAME = "invalid_image_name"
 CAUSE_BY_WAITING_REASON = {  # by the reason of a waiting container
     # the kubelet alternates between trying (ErrImagePull) and pausing (ImagePullBackOff): the cause must stay the same
     "ErrImagePull": reasons.IMAGE_PULL,
@@ -117,7 +114,7 @@ def why_no_containers(pod: Pod) -> Wait:
             _, state = min(waiting, key=_rank_of_reason)
             cause = CAUSE_BY_WAITING_REASON.get(state.reason or "") or word(state.reason, reasons.NOT_CONSIDERED)
             return Wait(cause, state.message)
-    return Wait(SCHEDULED)
+    return Wait(reasons.SCHEDULED)
 
 
 def _rank_of_reason(waiting: tuple[ContainerStatus, ContainerWaiting]) -> tuple[bool, bool, str]:
@@ -149,7 +146,7 @@ def invalid_image(pod: Pod) -> Wait | None:
     for status in (*pods.init_containers(pod), *pods.containers(pod)):
         wait = pods.state(status).waiting
         if wait and wait.reason == "InvalidImageName" and status.name in needed:
-            return Wait(INVALID_IMAGE_NAME, wait.message)
+            return Wait(reasons.INVALID_IMAGE_NAME, wait.message)
     return None
 
 
