@@ -95,6 +95,7 @@ def by_chance(chance: random.Random, stored: list[dict[str, Any]]) -> RunFilter:
         "since": times[0],
         "until": times[1],
     }
+    assert values.keys() | {"flow", "flows"} == RunFilter.model_fields.keys()
     return RunFilter(**{name: values[name] for name in chance.sample(list(values), chance.randint(0, 4))})
 
 
