@@ -1,32 +1,16 @@
 """The glossary names classes, fields and functions that exist."""
 
 import re
-from importlib import import_module
-from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.docs.pages import DOCS, carrier
+
 ROWS = re.findall(
     r"^\| ([^|]+) \| ([^|]+) \| `([\w.]+)` \| [^|]+ \|$",
-    Path(__file__).parents[3].joinpath("docs/glossary.md").read_text(),
+    DOCS.joinpath("glossary.md").read_text(),
     re.M,
 )
-
-
-def carrier(path: str) -> Any:
-    """Return the object at a dotted path below the package; a field of a model or dataclass counts."""
-    parts = path.split(".")
-    for size in range(len(parts), 0, -1):
-        try:
-            place: Any = import_module(".".join(["crawler_lifecycle", *parts[:size]]))
-        except ModuleNotFoundError:
-            continue
-        for name in parts[size:]:
-            fields = {**getattr(place, "model_fields", {}), **getattr(place, "__dataclass_fields__", {})}
-            place = fields[name] if name in fields else getattr(place, name)
-        return place
-    raise ModuleNotFoundError(path)
 
 
 def test_the_glossary_has_its_terms() -> None:
