@@ -42,6 +42,7 @@ def test_an_object_with_its_place_exists(path: str) -> None:
 def test_names_are_defined_in_the_code() -> None:
     folders = (PACKAGE, ROOT / "tests")
     sources = [path for folder in folders for kind in ("py", "js") for path in folder.rglob(f"*.{kind}")]
+    sources.append(ROOT / "pyproject.toml")
     defined = set[str]()
     for path in sources:
         words = r"^\s*(?:@?(?:export |async )*(?:class|def|const|function) )?(\w+)"
