@@ -22,7 +22,7 @@ from crawler_lifecycle.flows.model.definition import (
     StepWork,
 )
 from crawler_lifecycle.flows.model.values import decode
-from crawler_lifecycle.flows.rules.rows import TOP, GroupRow, Ledger, MemberRow, ancestors
+from crawler_lifecycle.flows.rules.rows import TOP, GroupRow, Ledger, MemberRow, ancestors, targets_of
 from crawler_lifecycle.flows.rules.states import step_state, workflow_state
 from crawler_lifecycle.model.flow_retrying import RetryPolicy
 from crawler_lifecycle.model.flow_states import GroupGrowth
@@ -75,7 +75,7 @@ def _places(ledger: Ledger) -> Iterator[tuple[tuple[float, int], MemberRow | Gro
         if ledger.groups[row.group].growth is not GroupGrowth.TASKS:
             for group in ancestors(ledger.groups, row.group):
                 first[group] = min(row.number, first.get(group, row.number))
-        for needed in (target.number for need in row.needs for target in need.on if target.is_group):
+        for needed in (target.number for target in targets_of(row.needs) if target.is_group):
             dependent[needed] = min(row.number, dependent.get(needed, row.number))
     following: dict[int, float] = {}  # the next group's place, by the level
     for number in sorted(ledger.groups.keys() - {TOP}, reverse=True):

@@ -106,6 +106,8 @@ def as_dependency(need: Need) -> Dependency:
         return OneTask(need.on[0], need.task)
     if need.is_quorum:
         return Quorum(need.on, need.share, need.count, need.wait)
+    if unknown := need.model_dump(exclude_defaults=True).keys() - {"on", "wait"}:
+        raise ValueError(f"no dependency of an author has {', '.join(unknown)}")
     return need.on[0]
 
 

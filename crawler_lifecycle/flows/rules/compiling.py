@@ -35,12 +35,13 @@ from crawler_lifecycle.flows.model.definition import (
     StepWork,
 )
 from crawler_lifecycle.flows.model.values import check_encoded, check_size, size_of
-from crawler_lifecycle.flows.rules.rows import GroupRow, Ledger, MemberRow, NeedRow, Target
+from crawler_lifecycle.flows.rules.rows import GroupRow, Ledger, MemberRow, NeedRow, Target, targets_of
 from crawler_lifecycle.model.flow_states import GroupGrowth, MemberKind, Ready
 from crawler_lifecycle.model.naming import managers_queue, own_queue
 
 Place = tuple[str, int]  # a kind of place in the graph ("member", "end" or "gate"), and a number
 MEMBER, END, GATE = "member", "end", "gate"
+OF_TARGETS = ("on", "task")  # fields of a need that its targets have; `NeedRow` has all others
 
 
 def check_fragment(fragment: Fragment) -> None:
@@ -173,10 +174,8 @@ class Numbers:
     def needs(self, needs: Iterable[Need], dependent: str) -> tuple[NeedRow, ...]:
         rows = (
             NeedRow(
-                tuple(self.target(path, need.task, dependent) for path in dict.fromkeys(need.on)),
-                need.share,
-                need.count,
-                need.wait,
+                on=tuple(self.target(path, need.task, dependent) for path in dict.fromkeys(need.on)),
+                **{field: value for field, value in need if field not in OF_TARGETS},
             )
             for need in needs
         )
@@ -276,7 +275,7 @@ def _refuse_twins(paths: Iterator[str] | Sequence[str]) -> None:
 
 def _check_tasks(groups: Mapping[int, GroupRow], members: Mapping[int, MemberRow]) -> None:
     for row in members.values():
-        for target in (target for need in row.needs for target in need.on):
+        for target in targets_of(row.needs):
             if target.task is not None and members[target.number].kind is not MemberKind.CRAWL:
                 raise BadInput("deps", f"{row.path!r} depends on a task of {members[target.number].path!r}, no crawl")
     for group in groups.values():
@@ -314,9 +313,8 @@ def _named(cycle: Sequence[Place], groups: Mapping[int, GroupRow], members: Mapp
 
 
 def _targets(needs: Sequence[NeedRow]) -> Iterator[Place]:
-    for need in needs:
-        for target in need.on:
-            yield (END if target.is_group else MEMBER), target.number
+    for target in targets_of(needs):
+        yield (END if target.is_group else MEMBER), target.number
 
 
 def _around(group: GroupRow) -> Iterator[Place]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from crawler_lifecycle.base.names import joined, last_name
-from crawler_lifecycle.flows.rules.rows import TOP, GroupRow, Ledger, MemberRow, NeedRow, Target, ancestors
+from crawler_lifecycle.flows.rules.rows import TOP, GroupRow, Ledger, MemberRow, NeedRow, Target, ancestors, targets_of
 
 Source = int | dict[str, "Source"]  # the number of a member with a result, or sources by name for a sub-workflow
 
@@ -74,7 +74,7 @@ def merged_context(contexts: Mapping[int, Mapping[str, Any]], ledger: Ledger, gr
 def _targets(ledger: Ledger, row: MemberRow) -> Iterator[tuple[GroupRow, str, Target]]:
     """Yield the dependencies with their levels' groups and with their paths."""
     for group, needs in _levels(ledger, row):
-        for target in (target for need in needs for target in need.on):
+        for target in targets_of(needs):
             yield group, (ledger.groups if target.is_group else ledger.members)[target.number].path, target
 
 
@@ -86,7 +86,7 @@ def _levels(ledger: Ledger, row: MemberRow) -> Iterator[tuple[GroupRow, tuple[Ne
     group, needs = ledger.groups[row.group], row.needs
     yield group, needs
     while group.parent is not None:
-        if any(_is_in(ledger, target, group.number) for need in needs for target in need.on):
+        if any(_is_in(ledger, target, group.number) for target in targets_of(needs)):
             return
         needs, group = group.needs, ledger.groups[group.parent]
         yield group, needs

@@ -9,7 +9,7 @@ from crawler_lifecycle.flows.model.records import FlowStatus, Why
 from crawler_lifecycle.flows.rules import words
 from crawler_lifecycle.flows.rules.network import FAILURES, OPEN, Node
 from crawler_lifecycle.flows.rules.planner import Planner
-from crawler_lifecycle.flows.rules.rows import Ledger, MemberRow, Target, ancestors
+from crawler_lifecycle.flows.rules.rows import Ledger, MemberRow, Target, ancestors, targets_of
 from crawler_lifecycle.flows.rules.turns import MOST_CRAWLS
 from crawler_lifecycle.flows.rules.wiring import ignored_by
 from crawler_lifecycle.model.flow_states import FlowIntent, MemberKind, MemberState
@@ -127,7 +127,7 @@ def needs_of(ledger: Ledger, row: MemberRow) -> Iterator[Target]:
         *row.needs,
         *(need for group in ancestors(ledger.groups, row.group) for need in ledger.groups[group].needs),
     ]
-    return (target for need in needs for target in need.on)
+    return targets_of(needs)
 
 
 def waiting_for_supervisor(ledger: Ledger, needed: Ledger) -> set[int]:

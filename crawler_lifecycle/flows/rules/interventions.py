@@ -12,7 +12,7 @@ from crawler_lifecycle.base.names import did_you_mean
 from crawler_lifecycle.errors import BadInput, Conflict, NotFound, Over
 from crawler_lifecycle.flows.model.records import LeftOut
 from crawler_lifecycle.flows.model.requests import Downstream, RetryMembers
-from crawler_lifecycle.flows.rules.rows import FlowRow, Ledger, MemberRow, NeedRow
+from crawler_lifecycle.flows.rules.rows import FlowRow, Ledger, MemberRow, NeedRow, targets_of
 from crawler_lifecycle.flows.rules.states import standing
 from crawler_lifecycle.flows.rules.words import BY_REQUEST
 from crawler_lifecycle.model.flow_states import FAILED, FlowIntent, FlowState, GroupGrowth, MemberKind, MemberState
@@ -196,9 +196,7 @@ def _dependents(ledger: Ledger, inside: dict[int, list[int]]) -> dict[int, list[
     dependents: dict[int, list[int]] = {}
 
     def sources(needs: Iterable[NeedRow]) -> Iterator[int]:
-        for need in needs:
-            for target in need.on:
-                yield _end(target.number) if target.is_group else target.number
+        return (_end(target.number) if target.is_group else target.number for target in targets_of(needs))
 
     for member in ledger.members.values():
         for source in sources(member.needs):

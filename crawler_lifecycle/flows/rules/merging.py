@@ -7,6 +7,7 @@ running step, the grafter. All are one operation (`_merge`). A repeated request 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import chain
 
 from crawler_lifecycle.base.limits import LARGEST_CONTEXT
 from crawler_lifecycle.base.names import ROOT, joined
@@ -32,7 +33,7 @@ from crawler_lifecycle.flows.rules.compiling import (
     route_of,
     within,
 )
-from crawler_lifecycle.flows.rules.rows import FlowRow, GroupRow, Ledger, MemberRow, ancestors
+from crawler_lifecycle.flows.rules.rows import FlowRow, GroupRow, Ledger, MemberRow, ancestors, targets_of
 from crawler_lifecycle.flows.rules.states import standing
 from crawler_lifecycle.model.flow_states import FlowState, GroupGrowth, MemberState
 from crawler_lifecycle.model.naming import route_parts
@@ -144,8 +145,7 @@ class _Replaced:
         """Return the targets' numbers for all remaining members and groups."""
         rows = [row.needs for number, row in self._members.items() if number not in self.members]
         rows += [row.needs for row in self._groups.values()]
-        targets = (target for needs in rows for need in needs for target in need.on)
-        return {target.number for target in targets if target.is_group is is_group}
+        return {target.number for target in targets_of(chain.from_iterable(rows)) if target.is_group is is_group}
 
 
 def grow(ledger: Ledger, group: GroupRow, definition: GroupDefinition, at: datetime) -> Merged:

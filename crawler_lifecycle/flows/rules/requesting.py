@@ -20,7 +20,7 @@ from crawler_lifecycle.flows.model.definition import (
 from crawler_lifecycle.flows.model.records import TaskReceipt
 from crawler_lifecycle.flows.model.values import TAG, check_encoded
 from crawler_lifecycle.flows.rules.ends import rule_before
-from crawler_lifecycle.flows.rules.rows import MemberRow, Target
+from crawler_lifecycle.flows.rules.rows import MemberRow, Target, targets_of
 from crawler_lifecycle.model.flow_retrying import RetryRule
 from crawler_lifecycle.model.requests import (
     LARGEST_MEMORY_FACTOR,
@@ -81,7 +81,7 @@ def arguments_of(work: Work) -> JsonValue:
 
 def task_of(row: MemberRow) -> Target | None:
     """Return the crawl's task with the success that starts the member; None without such a task."""
-    targets = [target for need in row.needs for target in need.on]
+    targets = list(targets_of(row.needs))
     return targets[0] if len(targets) == 1 and targets[0].task is not None else None
 
 

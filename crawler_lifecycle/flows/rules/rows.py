@@ -167,6 +167,10 @@ class Ledger:
         return {group.path: number for number, group in self.groups.items()}
 
 
+def targets_of(needs: Iterable[NeedRow]) -> Iterator[Target]:
+    return (target for need in needs for target in need.on)
+
+
 def ancestors(groups: Mapping[int, GroupRow], group: int) -> Iterator[int]:
     """Yield the group and the groups around it, the top level last."""
     current: int | None = group

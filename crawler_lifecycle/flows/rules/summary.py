@@ -4,7 +4,7 @@ The database counts members by group and state for a status, so no reader needs 
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import chain
@@ -12,7 +12,7 @@ from itertools import chain
 from crawler_lifecycle.base.names import last_name
 from crawler_lifecycle.flows.model.records import FlowStatus
 from crawler_lifecycle.flows.rules.network import CANCELLED, OPEN, SATISFIED
-from crawler_lifecycle.flows.rules.rows import TOP, FlowRow, GroupRow, Ledger, MemberRow, NeedRow, Target, ancestors
+from crawler_lifecycle.flows.rules.rows import TOP, FlowRow, GroupRow, Ledger, MemberRow, NeedRow, ancestors, targets_of
 from crawler_lifecycle.flows.rules.states import flow_state
 from crawler_lifecycle.flows.rules.wiring import Wiring
 from crawler_lifecycle.model.flow_states import FlowIntent, FlowState, GroupGrowth, MemberState
@@ -95,7 +95,8 @@ def depended_on(
     """Return the numbers of members and groups with dependents. Equal needs may be given once."""
     members: set[int] = set()
     with_dependents: set[int] = set()
-    for target in _targets(chain(needs_of_members, (row.needs for row in groups.values()))):
+    needs = chain(needs_of_members, (row.needs for row in groups.values()))
+    for target in targets_of(chain.from_iterable(needs)):
         (with_dependents if target.is_group else members).add(target.number)
     for group in groups.values():
         if group.grower is not None and (group.number in with_dependents or group.number in groups_with_members):
@@ -141,11 +142,6 @@ def status_of(flow: Tallies, now: datetime) -> FlowStatus:
         if inner.parent is not None:
             children.setdefault(inner.parent, []).append(inner)
     return _status(flow, TOP, sums, children, now)
-
-
-def _targets(needs: Iterable[tuple[NeedRow, ...]]) -> Iterator[Target]:
-    for need in chain.from_iterable(needs):
-        yield from need.on
 
 
 def _status(

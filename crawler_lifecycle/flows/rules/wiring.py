@@ -18,7 +18,7 @@ from crawler_lifecycle.flows.rules.network import (
     end_value,
     gate_value,
 )
-from crawler_lifecycle.flows.rules.rows import TOP, GroupRow, MemberRow, NeedRow, Target, ancestors
+from crawler_lifecycle.flows.rules.rows import TOP, GroupRow, MemberRow, NeedRow, Target, ancestors, targets_of
 from crawler_lifecycle.model.flow_states import GroupGrowth, MemberState
 from crawler_lifecycle.model.states import TaskStatus
 
@@ -263,7 +263,7 @@ class Wiring:
 
     def _needs_inside(self, needs: tuple[NeedRow, ...], group: int) -> bool:
         """Return whether a need stays inside the group: such a need already passes the group's gate."""
-        return group != TOP and any(self._is_inside(target, group) for need in needs for target in need.on)
+        return group != TOP and any(self._is_inside(target, group) for target in targets_of(needs))
 
     def _is_inside(self, target: Target, group: int) -> bool:
         if target.is_group:

@@ -16,6 +16,7 @@ from crawler_lifecycle.flows.ports.ledger import CrawlStart, CrawlStarts, CrawlT
 from crawler_lifecycle.flows.rules.ends import AttemptEnd
 from crawler_lifecycle.flows.rules.messages import AttemptRef, FlowRef, StartCrawls
 from crawler_lifecycle.flows.rules.requesting import run_request
+from crawler_lifecycle.flows.rules.rows import targets_of
 from crawler_lifecycle.flows.store.locks import OnFlows, fence, has_lost_acts, number_act
 from crawler_lifecycle.flows.store.reading import IS_LAST_END, are_on_record, ends_of
 from crawler_lifecycle.flows.store.rows import NEEDS, groups, members
@@ -204,7 +205,5 @@ def _crawls_with_tasks(tx: Connection, flow: int) -> set[int]:
     """Return the crawls whose single tasks have dependents, or steps of their own."""
     numbers = set(tx.scalars(GROWERS_BY_TASKS, {"of_flow": flow}))
     for text in tx.scalars(NEEDS_OF_TASKS, {"of_flow": flow}):
-        numbers.update(
-            target.number for need in NEEDS.validate_json(text) for target in need.on if target.task is not None
-        )
+        numbers.update(target.number for target in targets_of(NEEDS.validate_json(text)) if target.task is not None)
     return numbers

@@ -19,7 +19,7 @@ from crawler_lifecycle.flows.model.records import CrawlReceipt
 from crawler_lifecycle.flows.model.values import encode
 from crawler_lifecycle.flows.ports.steps import NO_READS, StepInputs
 from crawler_lifecycle.flows.rules.contexts import Source, merged_context, results_of_group, sources
-from crawler_lifecycle.flows.rules.rows import TOP, FlowRow, GroupRow, Ledger, MemberRow, ancestors
+from crawler_lifecycle.flows.rules.rows import TOP, FlowRow, GroupRow, Ledger, MemberRow, ancestors, targets_of
 from crawler_lifecycle.flows.store.locks import OnFlows, snapshot
 from crawler_lifecycle.flows.store.reading import ALL_MEMBERS, NUMBERS, effective_rows, read_groups, read_members
 from crawler_lifecycle.flows.store.rows import GROUP_COLUMNS, group_row, groups, member_row, members, path_uid
@@ -200,7 +200,7 @@ def _ledger_around(connection: Connection, flow: int, row: MemberRow, groups_aro
     ledger.put([row], groups_around)
     around = list(ancestors(ledger.groups, row.group))
     needs = [*row.needs, *(need for number in around for need in ledger.groups[number].needs)]
-    targets = [target for need in needs for target in need.on]
+    targets = list(targets_of(needs))
     single = {target.number for target in targets if not target.is_group}
     ledger.put(read_members(connection, flow, single).values())
     inside = {target.number for target in targets if target.is_group}
