@@ -90,7 +90,7 @@ def _notice_file(settings: Settings) -> "Iterator[NamedPusher]":
 
 def _channels(notices: NoticeSettings) -> "Iterator[NamedPusher]":
     if notices.pusher_app_id is not None:
-        from crawler_lifecycle.delivery.pushers.channels import PusherChannels
+        from crawler_lifecycle.delivery.pushers.pusher_channels import PusherChannels
 
         yield PusherChannels(notices.pusher_app_id, notices)
 

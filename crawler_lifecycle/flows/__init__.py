@@ -4,13 +4,14 @@ The package imports neither Temporal nor a database's library, so an author's mo
 pushes a workflow; `crawlctl host` runs its steps.
 """
 
+from crawler_lifecycle.flows.authors.dependencies import EachTask, Quorum, any_of, each_task
 from crawler_lifecycle.flows.authors.functions import StepFunction, Worker, job, step, worker
 from crawler_lifecycle.flows.authors.jobs import ApprovalJob, CrawlJob, Job, JobOptions, StepJob, crawl
 from crawler_lifecycle.flows.authors.open_client import FlowClient, blocking, open_client, opened
 from crawler_lifecycle.flows.authors.pictures import Graph
 from crawler_lifecycle.flows.authors.pictures import write_states_dot as generate_dot
 from crawler_lifecycle.flows.authors.running import Cancel, Context, Record, RunningJob, Snooze
-from crawler_lifecycle.flows.authors.steps import EachTask, Level, Quorum, SubWorkflow, WorkflowStep, any_of, each_task
+from crawler_lifecycle.flows.authors.steps import Level, SubWorkflow, WorkflowStep
 from crawler_lifecycle.flows.authors.workflow import Graft, Sequence, Workflow
 from crawler_lifecycle.flows.model.records import CrawlReceipt, Decision, FlowStatus, MemberRecord, TaskReceipt
 from crawler_lifecycle.flows.rules.states import StepState, WorkflowState

@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from crawler_lifecycle.clusters.adapters.scheduler_client import SchedulerClient
-from crawler_lifecycle.delivery.pushers.channels import PusherChannels
+from crawler_lifecycle.delivery.pushers.pusher_channels import PusherChannels
 from crawler_lifecycle.delivery.pushers.webhooks import Webhook, endpoints
 from crawler_lifecycle.errors import TemporaryError
 from crawler_lifecycle.settings.outside import NoticeSettings

@@ -13,7 +13,7 @@ from temporalio.exceptions import ApplicationError
 
 from crawler_lifecycle.errors import TemporaryError
 from crawler_lifecycle.flows import RetryPolicy, Workflow, any_of, crawl
-from crawler_lifecycle.flows.authors.steps import Quorum
+from crawler_lifecycle.flows.authors.dependencies import Quorum
 from crawler_lifecycle.model.flow_states import FlowState
 from crawler_lifecycle.model.states import RunStatus
 from tests.flows import steps

@@ -13,7 +13,7 @@ from crawler_lifecycle.clusters.kubernetes.http.connection import ApiAccess, Api
 from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.delivery.aws.archives import S3Archiver
 from crawler_lifecycle.delivery.aws.events import EventBridge
-from crawler_lifecycle.delivery.pushers.channels import PusherChannels
+from crawler_lifecycle.delivery.pushers.pusher_channels import PusherChannels
 from crawler_lifecycle.delivery.pushers.webhooks import Webhook, endpoints
 from crawler_lifecycle.errors import LifecycleError
 from crawler_lifecycle.settings import Settings, configuration

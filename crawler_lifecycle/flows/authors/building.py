@@ -12,9 +12,10 @@ from typing import Any
 from crawler_lifecycle.base.limits import DEEPEST, MOST_MEMBERS
 from crawler_lifecycle.base.names import ROOT, joined
 from crawler_lifecycle.errors import BadInput
+from crawler_lifecycle.flows.authors.dependencies import Dependency, as_need, names_of
 from crawler_lifecycle.flows.authors.functions import check_parameters, reference, refusals_with_job
 from crawler_lifecycle.flows.authors.jobs import CrawlJob, StepJob
-from crawler_lifecycle.flows.authors.steps import Dependency, Level, SubWorkflow, WorkflowStep, as_need, names_of
+from crawler_lifecycle.flows.authors.steps import Level, SubWorkflow, WorkflowStep
 from crawler_lifecycle.flows.model.definition import (
     CallForm,
     FlowDefinition,

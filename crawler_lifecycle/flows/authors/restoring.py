@@ -10,8 +10,9 @@ from datetime import datetime
 from pydantic import JsonValue
 
 from crawler_lifecycle.base.names import last_name, parent_path
+from crawler_lifecycle.flows.authors.dependencies import Dependency, as_dependency
 from crawler_lifecycle.flows.authors.jobs import ApprovalJob, CrawlJob, Job, NamedManagerJob, StepJob
-from crawler_lifecycle.flows.authors.steps import Dependency, SubWorkflow, WorkflowStep, as_dependency
+from crawler_lifecycle.flows.authors.steps import SubWorkflow, WorkflowStep
 from crawler_lifecycle.flows.authors.workflow import Workflow
 from crawler_lifecycle.flows.model.definition import (
     CrawlWork,

@@ -11,21 +11,14 @@ from crawler_lifecycle.base.names import ROOT, checked_name, checked_text, did_y
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.flows.authors import building
 from crawler_lifecycle.flows.authors.building import cascade_job, item_jobs, task_job
+from crawler_lifecycle.flows.authors.dependencies import Dependencies, Dependency, EachTask, as_dependencies, names_of
 from crawler_lifecycle.flows.authors.functions import as_job
 from crawler_lifecycle.flows.authors.jobs import ApprovalJob, Job, JobOptions, StepJob, as_report, seconds
 from crawler_lifecycle.flows.authors.open_client import FlowClient, open_client
 from crawler_lifecycle.flows.authors.pictures import Graph, dot_of, graph_of, mermaid_of
 from crawler_lifecycle.flows.authors.program import run_workflow
 from crawler_lifecycle.flows.authors.running import RunningJob
-from crawler_lifecycle.flows.authors.steps import (
-    Dependencies,
-    Dependency,
-    EachTask,
-    SubWorkflow,
-    WorkflowStep,
-    as_dependencies,
-    names_of,
-)
+from crawler_lifecycle.flows.authors.steps import SubWorkflow, WorkflowStep
 from crawler_lifecycle.flows.authors.verbs import Verbs
 from crawler_lifecycle.flows.model.definition import FlowDefinition
 from crawler_lifecycle.flows.model.records import MemberRecord

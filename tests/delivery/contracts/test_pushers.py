@@ -14,8 +14,8 @@ import pytest
 from standardwebhooks.webhooks import Webhook as Verifier
 from standardwebhooks.webhooks import WebhookVerificationError
 
-from crawler_lifecycle.delivery.pushers.channels import LARGEST_ANSWER, LARGEST_MESSAGE, PusherChannels
 from crawler_lifecycle.delivery.pushers.fan_out import FanOut, LimitedPusher, NamedPusher
+from crawler_lifecycle.delivery.pushers.pusher_channels import LARGEST_ANSWER, LARGEST_MESSAGE, PusherChannels
 from crawler_lifecycle.delivery.pushers.webhooks import LONGEST_PAUSE, Webhook, endpoints
 from crawler_lifecycle.errors import LifecycleError, NotReady, Refused, TemporaryError
 from crawler_lifecycle.model.flow_states import FlowFailure, FlowNotice, MemberState

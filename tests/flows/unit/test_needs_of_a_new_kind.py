@@ -4,7 +4,7 @@ from dataclasses import fields
 
 import pytest
 
-from crawler_lifecycle.flows.authors.steps import as_dependency
+from crawler_lifecycle.flows.authors.dependencies import as_dependency
 from crawler_lifecycle.flows.model.definition import Need
 from crawler_lifecycle.flows.rules.compiling import OF_TARGETS, Numbers
 from crawler_lifecycle.flows.rules.rows import NeedRow, Target

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from crawler_lifecycle.flows import Workflow, any_of, crawl, each_task
+from crawler_lifecycle.flows.authors.dependencies import OneTask
 from crawler_lifecycle.flows.authors.restoring import OnRecord, restored
-from crawler_lifecycle.flows.authors.steps import OneTask, WorkflowStep
+from crawler_lifecycle.flows.authors.steps import WorkflowStep
 from crawler_lifecycle.flows.model.definition import GroupDefinition, MemberDefinition
 from crawler_lifecycle.flows.rules.rows import TOP
 from tests.flows.plays import NOW, Play
