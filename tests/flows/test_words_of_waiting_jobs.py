@@ -106,7 +106,7 @@ def test_a_job_under_way_is_not_executing_twice(flow: Hand, crawlctl: Crawlctl) 
 
 
 def test_a_step_of_a_silent_host_says_so(flow: Hand, crawlctl: Crawlctl) -> None:
-    silent = f"silent_host:{MODULE}: its host is silent; another host takes the step over"
+    silent = f"silent_host:{MODULE}: its host is silent, and no other host of {MODULE} has taken over"
     flow.go_on()
     flow.begin_steps(flow.last("load"), lasts=timedelta(minutes=1))
     assert "silent_host" not in crawlctl("flow", "why", "w").stdout

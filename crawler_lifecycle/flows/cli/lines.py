@@ -61,7 +61,7 @@ def cause_in_words(cause: str | None) -> str | None:
     if word == HOST:
         return f"{cause}: no host has taken the step yet (crawlctl host {module})"
     if word == SILENT_HOST:
-        return f"{cause}: its host is silent; another host takes the step over (crawlctl host {module})"
+        return f"{cause}: its host is silent, and no other host of {module} has taken over (crawlctl host {module})"
     if word == BROKEN_MODULE:
         return f"{word}: {module}; the step starts once the module is repaired"
     return SENTENCES.get(cause, cause)

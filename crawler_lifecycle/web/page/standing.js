@@ -15,7 +15,7 @@ const WORDS = {
 const WITH_NAME = {
   host: (name) => `no running host has taken its step: start one with crawlctl host ${name}`,
   broken_module: (problem) => `${problem}; it starts once the module is repaired`,
-  silent_host: (name) => `its host does not answer, and no other host of ${name} has taken over`,
+  silent_host: (name) => `its host is silent, and no other host of ${name} has taken over`,
   dependency: (name) => `${name} did not complete`, outcome: (name) => `ended with the outcome ${name}`,
   parallel_limit: (name) => `waits for its turn (limit of ${name})`,
 };
