@@ -7,9 +7,9 @@ import click
 from pydantic import JsonValue
 
 from crawler_lifecycle.base.words import utc_text
-from crawler_lifecycle.model import reasons
 from crawler_lifecycle.model.crawl_results import FIRST_STATS, Number
 from crawler_lifecycle.model.outcome_words import FINISHED
+from crawler_lifecycle.model.reasons import WAITS_FOR
 from crawler_lifecycle.model.states import TaskStatus
 
 COLOURS = {
@@ -22,23 +22,10 @@ COLOURS = {
 GAP = "  "  # between two columns
 LEAST_LAST_COLUMN = 20  # characters
 
-CAUSES = {
-    reasons.MAIN_JOB: "the main job to run",
-    reasons.DISPATCHER: "the dispatcher",
-    reasons.CAPACITY: "capacity",
-    reasons.QUOTA: "quota in the cluster",
-    reasons.STARTING: "its start",
-    reasons.UNSCHEDULABLE: "a node that fits",
-    reasons.RETRY_PAUSE: "the pause before its next attempt",
-    reasons.RUN_LIMIT: "its turn (limit of the run)",
-    reasons.ADMISSION: "a place (limit of the installation, a crawler or a label)",
-    reasons.PAUSED: "the end of a pause",
-}
-
 
 def waiting_words(cause: str) -> str:
-    """Return words for the cause of a task; a cause outside of CAUSES is a trouble and is shown by its own name."""
-    return f"waits for {CAUSES[cause]}" if cause in CAUSES else f"waits: {cause.replace('_', ' ')}"
+    """Return words for the cause of a task; a cause outside of WAITS_FOR is a trouble and is shown by its own name."""
+    return f"waits for {WAITS_FOR[cause]}" if cause in WAITS_FOR else f"waits: {cause.replace('_', ' ')}"
 
 
 def rfc3339(moment: datetime | None) -> str:

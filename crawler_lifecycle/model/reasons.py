@@ -132,3 +132,17 @@ OF_INFRASTRUCTURE = frozenset({
 })  # fmt: skip
 # a limit ended the program: a retry would only meet the limit again
 BY_A_LIMIT = frozenset({DEADLINE_EXCEEDED, POD_DEADLINE})
+
+# what a run or task waits for, by its usual causes; the page and the command line show it
+WAITS_FOR = {
+    MAIN_JOB: "the main job to run",
+    DISPATCHER: "the dispatcher",
+    CAPACITY: "capacity",
+    QUOTA: "quota in the cluster",
+    STARTING: "its start",
+    UNSCHEDULABLE: "a node that fits",
+    RETRY_PAUSE: "the pause before its next attempt",
+    RUN_LIMIT: "its turn (limit of the run)",
+    ADMISSION: "a place (limit of the installation, a crawler or a label)",
+    PAUSED: "the end of a pause",
+}

@@ -1,9 +1,16 @@
-"""Serves the live page's files, with headers by which the browser connects to our server only."""
+"""Serves the live page's files, with headers by which the browser connects to our server only.
 
+`/sentences.js` is made from the tables with the sentences of causes and reasons.
+"""
+
+import json
 from collections.abc import Callable
 from pathlib import Path
 
 from fastapi import APIRouter, Response
+
+from crawler_lifecycle.flows.rules.words import SENTENCES, SENTENCES_WITH_NAME
+from crawler_lifecycle.model.reasons import WAITS_FOR
 
 FOLDER = Path(__file__).with_name("page")
 MEDIA_TYPES = {
@@ -24,22 +31,30 @@ HEADERS = {  # the browser may load and connect to this server only, and no othe
 }
 
 
-def files_by_path() -> dict[str, Path]:
-    """Return the page's files by the path of their URL."""
-    files = {f"/{path.name}": path for path in sorted(FOLDER.iterdir()) if path.suffix in MEDIA_TYPES}
-    return {"/": FOLDER / "index.html", **files}
+def files_by_path() -> dict[str, tuple[bytes, str]]:
+    """Return the page's files and their media types by the path of their URL."""
+    paths = [path for path in sorted(FOLDER.iterdir()) if path.suffix in MEDIA_TYPES]
+    files = {f"/{path.name}": (path.read_bytes(), MEDIA_TYPES[path.suffix]) for path in paths}
+    return {"/": files["/index.html"], **files, "/sentences.js": (_sentences(), MEDIA_TYPES[".js"])}
+
+
+def _sentences() -> bytes:
+    tables = {
+        "WAITS_FOR": WAITS_FOR,
+        "SENTENCES": SENTENCES,
+        "SENTENCES_WITH_NAME": SENTENCES_WITH_NAME,
+    }
+    return "".join(f"export const {name} = {json.dumps(table)};\n" for name, table in tables.items()).encode()
 
 
 def page_router() -> APIRouter:
     router = APIRouter(include_in_schema=False)
-    for path, file in files_by_path().items():
-        router.add_api_route(path, _file_endpoint(file), methods=["GET", "HEAD"], name=file.name + path)
+    for path, (content, media_type) in files_by_path().items():
+        router.add_api_route(path, _file_endpoint(content, media_type), methods=["GET", "HEAD"], name=path)
     return router
 
 
-def _file_endpoint(file: Path) -> Callable[[], Response]:
-    content, media_type = file.read_bytes(), MEDIA_TYPES[file.suffix]
-
+def _file_endpoint(content: bytes, media_type: str) -> Callable[[], Response]:
     def serve() -> Response:
         return Response(content, media_type=media_type, headers=HEADERS)
 

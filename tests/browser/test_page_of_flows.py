@@ -271,7 +271,7 @@ async def test_a_flow_without_a_worker_says_so_at_the_top(page: Page, shelf: She
     write(shelf, "still", ["a"], state="completed")
     write(shelf, "still", ["b"], since=LONG_AGO)
     await page.evaluate("location.hash = '#/flows/still'")
-    await page.until("document.querySelector('.asks').textContent.includes('none continues the flow')")
+    await page.until("document.querySelector('.asks').textContent.includes('no worker continues the flow')")
 
 
 async def test_a_chain_fits_the_page_and_a_longer_one_shows_that_it_goes_on(page: Page, shelf: Shelf) -> None:

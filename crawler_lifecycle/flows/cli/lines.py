@@ -29,17 +29,16 @@ from crawler_lifecycle.flows.rules.words import (
     EXECUTING,
     HOST,
     NO_SUPERVISOR,
+    SENTENCES,
+    SENTENCES_WITH_NAME,
     SILENT_HOST,
     START,
     UNKNOWN_STEP,
 )
 from crawler_lifecycle.model.flow_states import FlowState, MemberState
 
-SENTENCES = {
-    NO_SUPERVISOR: f"{NO_SUPERVISOR}: no worker continues the flow (crawlctl doctor shows the workers)",
-    START: f"{START}: no worker has taken the crawl yet",
-    UNKNOWN_STEP: f"{UNKNOWN_STEP}: no host's module has the function; start the host again with the present code",
-}
+# causes with a trouble: a person may have to act
+TROUBLES = (NO_SUPERVISOR, START, UNKNOWN_STEP, HOST, SILENT_HOST, BROKEN_MODULE)
 FLOW_COLUMNS = ("ID", "NAME", "STATE", "JOBS", "CREATED", "TOOK", "WAITS FOR")
 EXPENDABLE = ("CREATED", "NAME", "TOOK")  # columns that a narrow terminal leaves out, in this order
 JOB_COLUMNS = ("JOB", "WORK", "STATE", "ATTEMPT", "SINCE", "TOOK", "RUN", "WHY")
@@ -54,17 +53,14 @@ _ORDER = [
 
 
 def cause_in_words(cause: str | None) -> str | None:
-    """Return the cause with its sentence; None for the cause `executing`, since the state says the same."""
+    """Return the cause, with its sentence for a trouble; None for `executing`, since the state says the same."""
     if cause is None or cause == EXECUTING:
         return None
-    word, _, module = cause.partition(":")
-    if word == HOST:
-        return f"{cause}: no host has taken the step yet (crawlctl host {module})"
-    if word == SILENT_HOST:
-        return f"{cause}: its host is silent, and no other host of {module} has taken over (crawlctl host {module})"
-    if word == BROKEN_MODULE:
-        return f"{word}: {module}; the step starts once the module is repaired"
-    return SENTENCES.get(cause, cause)
+    word, _, name = cause.partition(":")
+    sentence = SENTENCES_WITH_NAME.get(word) if name else SENTENCES.get(word)
+    if word not in TROUBLES or sentence is None:
+        return cause
+    return f"{word if word == BROKEN_MODULE else cause}: {sentence.format(name=name)}"
 
 
 def counts(members: Mapping[MemberState, int]) -> str:

@@ -68,3 +68,38 @@ def is_by_dependency(reason: str | None) -> bool:
 TIMEOUT = "timeout"  # the function did not end within its time limit
 
 MOST_DEATHS = 3  # processes that may die with an attempt
+
+# a cause's or reason's sentence; the page and the command line show it
+SENTENCES = {
+    DEPENDENCIES: "waits for other jobs",
+    TIME: "waits for its start time",
+    RETRY_PAUSE: "waits for its next attempt",
+    SNOOZED: "waits for the time that its function chose",
+    PARALLEL_LIMIT: "waits for its turn (limit of parallel jobs)",
+    NO_SUPERVISOR: "no worker continues the flow (crawlctl doctor shows the workers)",
+    PAUSED: "the flow is paused",
+    DRAINING: "the flow is being drained",
+    APPROVAL: "waits for a decision",
+    SETTLING: "waits until its earlier attempt has ended",
+    START: "no worker has taken the crawl yet",
+    ARCHIVE: "waits for the archive of its run",
+    UNKNOWN_STEP: "no host's module has the function; start the host again with the present code",
+    NO_HOST: "no running host has loaded the manager: start one with crawlctl host",
+    EXECUTING: "is running",
+    BY_REQUEST: "was cancelled on request",
+    APPROVAL_TIMEOUT: "nobody decided in time",
+    PROCESS_DIED: "its process died too often",
+    START_REFUSED: "could not be started",
+    RESULT_TOO_LARGE: "its result is too large",
+    RESULT_UNUSABLE: "its result is not usable",
+    RESULT_MISMATCH: "its result does not fit",
+}
+# the same for a word with a name, such as `host:MODULE`
+SENTENCES_WITH_NAME = {
+    HOST: "no host has taken the step yet (crawlctl host {name})",
+    SILENT_HOST: "its host is silent, and no other host of {name} has taken over (crawlctl host {name})",
+    BROKEN_MODULE: "{name}; the step starts once the module is repaired",
+    PARALLEL_LIMIT: "waits for its turn (limit of {name})",
+    DEPENDENCY: "{name} did not complete",
+    OUTCOME: "ended with the outcome {name}",
+}

@@ -34,7 +34,7 @@ COLUMNS = ("RUNS", "TASK HOURS", "CPU HOURS", "GIB HOURS", "ARCHIVED")
 def usage(
     by: str, since: datetime | None, until: datetime | None, as_csv: bool, state: Path | None, as_json: bool
 ) -> None:
-    """Sum the runs' task time, requested CPU and memory, and archived bytes of a period.
+    """Sum the runs' task time, requested CPU and memory, and archived bytes over a period.
 
     A run counts at its end, with all attempts. Its tenant is NAME in its label `tenant:NAME`. The list has the 1,000
     largest groups and the sum over all runs; a run with several labels counts for every label.

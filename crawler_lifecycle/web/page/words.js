@@ -1,5 +1,6 @@
 import { may, Problem } from "/api.js";
 import { fill, h, patch, press, setText } from "/dom.js";
+import { WAITS_FOR } from "/sentences.js";
 
 export const TASK_STATES = [
   "QUEUED", "DEPLOYING", "PENDING", "RUNNING", "STOPPING", "SUCCEEDED", "FAILED", "STOPPED", "LOST",
@@ -13,12 +14,6 @@ export const JOB_STATES = [
 ];
 export const FLOW_STATES = ["executing", "paused", "completed", "cancelled", "discarded"];
 const OVER = new Set(["COMPLETED", "FAILED"]);
-const CAUSES = {
-  main_job: "the main job to run", dispatcher: "the dispatcher", capacity: "capacity",
-  quota: "quota in the cluster", starting: "its start", unschedulable: "a node that fits",
-  retry_pause: "the pause before its next attempt", run_limit: "its turn (limit of the run)",
-  admission: "a place (limit of the installation, a crawler or a label)", paused: "the end of a pause",
-};
 
 export const isOver = (run) => OVER.has(run.status);
 export const sum = (counts, ...states) => Object.entries(counts).reduce((all, [state, each]) => all + (!states[0] || states.includes(state) ? each : 0), 0);
@@ -130,7 +125,7 @@ export function taskCount(tasks) {
   return over === all ? number(all) : `${number(over)}/${number(all)}`;
 }
 
-export const cause = (name) => CAUSES[name] ?? name.replaceAll("_", " ");
+export const cause = (name) => WAITS_FOR[name] ?? name.replaceAll("_", " ");
 
 export function unknownStatus(noun, given, known) {
   const wrong = given.find((each) => !known.includes(each));

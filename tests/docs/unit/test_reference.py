@@ -16,9 +16,9 @@ from crawler_lifecycle.clusters.kubernetes.observe.failure import (
     REASON_BY_POD_REASON,
 )
 from crawler_lifecycle.clusters.kubernetes.observe.waiting import CAUSE_BY_WAITING_REASON
-from crawler_lifecycle.console.words import CAUSES
 from crawler_lifecycle.model import reasons
 from crawler_lifecycle.model.outcome_words import BY_REASON, BY_REASON_OF_MAIN_TASK
+from crawler_lifecycle.model.reasons import WAITS_FOR
 from crawler_lifecycle.runs.rules.outcome import SENTENCES
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -60,7 +60,7 @@ def test_every_cause_and_reason_has_a_row() -> None:
     words |= {*reasons.OF_INDEXES, *reasons.BY_EXIT_CODE.values()}
     words |= {*SENTENCES, *reasons.OF_INFRASTRUCTURE, *reasons.BY_A_LIMIT, *BY_REASON, *BY_REASON_OF_MAIN_TASK}
     words |= {*REASON_BY_POD_REASON.values(), *REASON_BY_DISRUPTION.values(), *CAUSE_BY_WAITING_REASON.values()}
-    words |= {*REASON_BY_CONTAINER_END.values(), *CAUSES}
+    words |= {*REASON_BY_CONTAINER_END.values(), *WAITS_FOR}
     assert [word for word in words - {reasons.SCHEDULE_DOOR} if f"`{word}`" not in page] == []
     assert page.count("\n## ") == 4
 

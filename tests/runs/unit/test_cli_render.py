@@ -1,6 +1,5 @@
 """How a run looks as text."""
 
-import re
 from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any
@@ -10,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawler_lifecycle.console.words import CAUSES, crawled, duration, moment_text, rfc3339
+from crawler_lifecycle.console.words import crawled, duration, moment_text, rfc3339
 from crawler_lifecycle.model.crawl_results import CrawlResult
 from crawler_lifecycle.model.records import Explanation, LogRecord, RunDetails
 from crawler_lifecycle.model.states import ExportState, RunStatus, TaskStatus
@@ -19,7 +18,6 @@ from crawler_lifecycle.runs.cli.details_lines import details_lines, end_lines
 from crawler_lifecycle.runs.cli.list_lines import list_lines
 from crawler_lifecycle.runs.cli.screen import change_lines, progress_lines, situation, stage, stop_lines
 from crawler_lifecycle.runs.cli.usage import use_words
-from crawler_lifecycle.web.page_files import FOLDER
 from tests.kit.data.shown import NOW, a_run, a_task, an_export
 
 
@@ -275,10 +273,6 @@ def test_a_task_waits_in_words_and_in_those_of_the_page() -> None:
             change_lines(None, waiting_run, verbose=True),
         ):
             assert any(words in line for line in lines)
-    page = (FOLDER / "words.js").read_text()
-    on_page = re.search(r"const CAUSES = \{(.*?)\};", page, re.DOTALL)
-    assert on_page
-    assert dict(re.findall(r'(\w+): "([^"]*)"', on_page[1])) == CAUSES
 
 
 @pytest.mark.parametrize("passing", ["main_job", "dispatcher", "starting"])
