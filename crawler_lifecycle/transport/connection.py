@@ -56,6 +56,7 @@ class HttpConnection:
             "Accept": "application/json",
         }
         self.advice = ""  # for an error without an answer
+        self.has_answered = False
         # a plain address on the same machine needs no authorities, and they take long to load
         is_plain = self.url.startswith("http:") and httpx.URL(self.url).host in LOOPBACK
         self.tls_of_api = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if is_plain else self.tls
@@ -121,13 +122,15 @@ class HttpConnection:
         return error_of(answer, self.place)
 
     def _send(self, method: str, path: str, headers: Headers | None, content: dict[str, Any]) -> HttpAnswer:
-        return self._http.request(
+        answer = self._http.request(
             method,
             self.url + path,
             largest_answer=LARGEST_ANSWER,
             headers=self.headers | dict(headers or {}),
             **content,
         )
+        self.has_answered = True
+        return answer
 
     def model(self, kind: type[T], text: bytes | str) -> T:
         """Return the model in an answer or event. Unknown fields are ignored, since the API may be newer."""

@@ -75,22 +75,22 @@ def followed(
 ) -> Iterator[StreamEvent]:
     """Yield the stream's events without an end. After a break, continue after the last event.
 
-    TemporaryError without a first answer, or after an outage for PATIENCE_SECONDS; another error if the API refuses the
-    stream.
+    TemporaryError if the API has never answered, or after an outage for PATIENCE_SECONDS; another error if the API
+    refuses the stream.
     """
-    failures, last_contact, is_known = 0, time.monotonic(), False
+    failures, last_contact = 0, time.monotonic()
     with closing(_client(connection)) as client:
         while True:
             try:
                 with client.stream("GET", connection.url + path, params=params, headers=_headers(last_id)) as response:
                     _refuse_failure(connection, response)
-                    failures, last_contact, is_known = 0, time.monotonic(), True
+                    failures, last_contact, connection.has_answered = 0, time.monotonic(), True
                     for event in parsed(response.iter_lines()):
                         last_contact = time.monotonic()
                         last_id = event.id or last_id
                         yield event
             except httpx.HTTPError as error:
-                if not is_known or time.monotonic() - last_contact > PATIENCE_SECONDS:
+                if not connection.has_answered or time.monotonic() - last_contact > PATIENCE_SECONDS:
                     raise connection.away(error) from error
             except TemporaryError:
                 if time.monotonic() - last_contact > PATIENCE_SECONDS:
