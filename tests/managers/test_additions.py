@@ -395,5 +395,22 @@ def test_60_delayed_jobs_are_added_once_over_deaths() -> None:
     assert shops(play) == ["a", "delayed"]
 
 
+def test_60_an_empty_list_of_delayed_jobs_delays_nothing() -> None:
+    """The jobs that the cycle had added before were all delayed."""
+
+    class Adds(Shops):
+        names = ""
+
+        def base_loop_tasks(self) -> None:
+            for shop in "ab":
+                self.add_job("books", {"spider_args": {"shop": shop}})
+            self.add_delayed_jobs([])
+
+    play = ManagerPlay(Adds, "--max-running-jobs", "1")
+    play.cycle()
+    assert shops(play) == ["a"]
+    assert (play.counts.waiting, play.counts.delayed) == (1, 0)
+
+
 def test_58_additions_are_crash_safe() -> None:
     assert_crash_safe(type("Some", (Adds,), {"at": "on_start"}), every=4)

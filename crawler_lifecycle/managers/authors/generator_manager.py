@@ -205,8 +205,9 @@ class GeneratorCrawlManager(CrawlManager):
         """Add a job or several jobs that were not there, which wait as delayed jobs do."""
         jobs = [params] if isinstance(params, Mapping) else params
         new = [self._item_once({**job, "spider": job.get("spider") or self.spider or ""}) for job in jobs]
-        self._collected.add.extend(new)
-        self.link.delay(self.commit()[-len(new) :])
+        if new:
+            self._collected.add.extend(new)
+            self.link.delay(self.commit()[-len(new) :])  # the numbers before are those of jobs added earlier
 
     # retries
 
