@@ -234,10 +234,10 @@ health_router = APIRouter()
     response_model=Deployment,
     responses=JOB_MADE
     | problems(
-        _400="The request cannot be read, or the Idempotency-Key is not the key of the body.",
         _409="The key was used for another request.",
         _413=f"The body is larger than {LARGEST_BODY} bytes.",
-        _422="The request is not acceptable: `field` names the part. The crawler may be missing in the catalogue.",
+        _422="The request is not acceptable: `field` names the part, such as an Idempotency-Key that is not the "
+        "key of the body, or a crawler that is missing in the catalogue.",
     ),
 )
 def deploy_job(service: CurrentService, key: Key, body: DeploymentRequest, response: Response) -> Deployment | Response:

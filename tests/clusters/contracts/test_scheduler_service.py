@@ -74,6 +74,15 @@ def test_another_key_than_the_body_s_is_not_acceptable(http: httpx.Client, clust
     assert not cluster.jobs
 
 
+def test_the_document_names_another_key_with_its_status(http: httpx.Client) -> None:
+    """The document named the key with 400, which a service for the same callers would then have answered."""
+    status = post(http, a_request(), "another").status_code
+    document: Any = openapi_document()
+    answers = document["paths"]["/v1/deployments"]["post"]["responses"]
+    naming = [code for code, answer in answers.items() if "Idempotency-Key" in answer["description"]]
+    assert naming == [str(status)]
+
+
 def test_no_key_is_not_acceptable(http: httpx.Client) -> None:
     told = problem(http.post("/v1/deployments", json=a_request().model_dump(mode="json")), 422)
     assert told.field == "Idempotency-Key"
