@@ -84,9 +84,9 @@ class FollowedFlow:
 
         A door may change the dependencies of a group and no member. Then a member is read, and all groups with it.
         """
-        known, by_runs = ({}, ()) if self._news is None else (self._news.changed, self._news.by_runs)
+        known, lagging = ({}, ()) if self._news is None else (self._news.changed, self._news.lagging)
         changed = {number for number, at in news.changed.items() if known.get(number) != at}
-        changed |= {*news.by_runs, *by_runs, *self._awaits_run}
+        changed |= {*news.lagging, *lagging, *self._awaits_run}
         has_door = self._news is not None and self._news.door != news.door
         return changed or ({job.number for job in islice(self._jobs.values(), 1)} if has_door else set())
 

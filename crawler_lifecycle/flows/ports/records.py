@@ -81,7 +81,7 @@ class FlowLine:
 class Part:
     """A part of a flow's members: all members that one of the fields selects.
 
-    Members with a newer run than their row are in every part: their recorded states do not count.
+    Members whose stored row lags are in every part: their stored states do not count.
     """
 
     states: Collection[MemberState] = ()
@@ -99,7 +99,7 @@ class FlowNews:
     door: int
     removal: int  # the last door that removed members
     changed: Mapping[int, datetime]  # times of the last changes, by member's number
-    by_runs: Collection[int]  # members with a newer run than their row
+    lagging: Collection[int]  # members with a run, begin or end that is newer than their row
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +178,7 @@ class FlowRecords(Protocol):
         """Return the numbers of members by group and state."""
 
     def news(self, flow: str, since: datetime | None) -> FlowNews:
-        """Return the members that have changed since the time; without a time, all members."""
+        """Return the members that have changed since the time, and the lagging members; without a time, all members."""
 
     def numbers(self, flow: str, paths: Collection[str]) -> Mapping[str, int]:
         """Return the members' numbers by path; paths without a member are left out."""

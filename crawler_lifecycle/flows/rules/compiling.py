@@ -39,15 +39,17 @@ from crawler_lifecycle.flows.rules.rows import GroupRow, Ledger, MemberRow, Need
 from crawler_lifecycle.model.flow_states import GroupGrowth, MemberKind, Ready
 from crawler_lifecycle.model.naming import managers_queue, own_queue
 
-Place = tuple[str, int]  # a kind of place in the graph ("member", "end" or "gate"), and a number
+# a node in the search for cycles: its kind, and the number of its member or group; `network` explains ends and gates
+Place = tuple[str, int]
 MEMBER, END, GATE = "member", "end", "gate"
-OF_TARGETS = ("on", "task")  # fields of a need that its targets have; `NeedRow` has all others
+OF_TARGETS = ("on", "task")  # fields of a `Need` that become its row's targets; the row has all other fields itself
 
 
 def check_fragment(fragment: Fragment) -> None:
     """Raise BadInput for repeated paths, too deep paths and too large values."""
-    _refuse_twins(path for path in (member.path for member in fragment.members))
-    _refuse_twins(path for path in (group.path for group in fragment.groups))
+    _refuse_twins(member.path for member in fragment.members)
+    _refuse_twins(group.path for group in fragment.groups)
+    # a grafter and its group share a path; otherwise no member has a group's path
     grafts = {group.path for group in fragment.groups if group.growth is GroupGrowth.GRAFT}
     _refuse_twins([*(member.path for member in fragment.members if member.path not in grafts),
                    *(group.path for group in fragment.groups)])  # fmt: skip
@@ -91,7 +93,7 @@ def find_cycle(groups: Mapping[int, GroupRow], members: Mapping[int, MemberRow],
 
     `starts`: numbers of members at which the search begins; a new cycle contains a new or changed member.
     """
-    inside: dict[int, list[Place]] = {number: [] for number in groups}
+    inside: dict[int, list[Place]] = {number: [] for number in groups}  # by group: its members, and inner groups' ends
     for member in members.values():
         inside[member.group].append((MEMBER, member.number))
     for group in groups.values():
@@ -99,6 +101,7 @@ def find_cycle(groups: Mapping[int, GroupRow], members: Mapping[int, MemberRow],
             inside[group.parent].append((END, group.number))
 
     def before(place: Place) -> Iterator[Place]:
+        """Yield the places for which the place waits."""
         kind, number = place
         if kind == MEMBER:
             yield from _targets(members[number].needs)
@@ -286,7 +289,7 @@ def _check_tasks(groups: Mapping[int, GroupRow], members: Mapping[int, MemberRow
 
 
 def _cycle_from(start: Place, before: Callable[[Place], Iterator[Place]], done: set[Place]) -> list[Place]:
-    """Search depth first from a place; places in `done` lead to no cycle."""
+    """Search depth first from a place, against the direction of the work. Places in `done` lead to no cycle."""
     way: dict[Place, Iterator[Place]] = {}
     following: Place | None = start
     while following is not None or way:
@@ -318,6 +321,7 @@ def _targets(needs: Sequence[NeedRow]) -> Iterator[Place]:
 
 
 def _around(group: GroupRow) -> Iterator[Place]:
+    """Yield what the group's gate waits for besides needs: the gate around, and a graft's grafter."""
     if group.parent is not None:
         yield GATE, group.parent
     if group.growth is GroupGrowth.GRAFT and group.grower is not None:

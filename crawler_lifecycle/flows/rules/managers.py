@@ -26,7 +26,10 @@ GENERATOR = "generator"
 REACTION = "reaction"
 NO_REACTION = "finished; the manager has not processed the end yet"
 CLOSING, CLOSED = "closing", "closed"
-REASONS = {FlowIntent.PAUSE: f"{PAUSED}: the flow is paused", FlowIntent.DRAIN: f"{DRAINING}: nothing new starts"}
+CAUSES_BY_INTENT = {
+    FlowIntent.PAUSE: f"{PAUSED}: the flow is paused",
+    FlowIntent.DRAIN: f"{DRAINING}: nothing new starts",
+}
 SPIDER, SPIDER_ARGS = "spider", "spider_args"  # the author's words for a crawler, and for a crawl's arguments
 MOST_LINES = 200
 MOST_CHARACTERS = 20_000  # in all lines
@@ -35,14 +38,16 @@ LONGEST_LINE = 1000  # characters
 
 def explained(item: ItemRecord, manager: ManagerStatus, intent: FlowIntent) -> Why:
     """Return the explanation for the item, without its run."""
-    cause = _cause_of_wait(item, manager, intent) if item.state is ItemState.WAITING else _cause_of_end(item, manager)
+    cause = (
+        _cause_of_wait(item, manager, intent) if item.state is ItemState.WAITING else _cause_after_start(item, manager)
+    )
     until = item.due if item.state is ItemState.WAITING else None
     return Why(path=f"item {item.number}", state=item.state, cause=cause, since=_since(item), until=until)
 
 
 def job_under_way(item: ItemRecord) -> Why:
     """Return the explanation for an item with an attempt under way, without its run."""
-    return Why(path=f"item {item.number}", state=item.state, cause=_cause_of_end(item), since=_since(item))
+    return Why(path=f"item {item.number}", state=item.state, cause=_cause_after_start(item), since=_since(item))
 
 
 def manager_explained(manager: ManagerStatus, member: Why, intent: FlowIntent) -> Why:
@@ -106,8 +111,8 @@ def _cause_of_manager(manager: ManagerStatus, member: Why, intent: FlowIntent) -
         lines = manager.problem.error.strip().splitlines()
         error = f" ({lines[-1]})" if lines else ""
         return f"{PROBLEM}: {manager.problem.phase} failed{error}, and the manager waits for a resume of the flow"
-    if intent in REASONS:
-        return REASONS[intent]
+    if intent in CAUSES_BY_INTENT:
+        return CAUSES_BY_INTENT[intent]
     if member.state == MemberState.AVAILABLE:
         return _cause_before_host(manager, member.cause)
     if (member.cause or "").startswith(SILENT_HOST):
@@ -163,11 +168,11 @@ def _cause_beside_jobs(counts: Counts) -> str:
 
 
 def _cause_of_wait(item: ItemRecord, manager: ManagerStatus, intent: FlowIntent) -> str:
-    """Return the reason that holds the item back, the broadest first."""
+    """Return the cause that holds the item back, the broadest first."""
     if manager.problem is not None:
         return f"{PROBLEM}: {manager.problem.phase} failed, and the manager waits for a resume of the flow"
-    if intent in REASONS:
-        return REASONS[intent]
+    if intent in CAUSES_BY_INTENT:
+        return CAUSES_BY_INTENT[intent]
     if not manager.incarnation:
         return without_host(manager)
     if item.due is not None:
@@ -179,8 +184,8 @@ def _cause_of_wait(item: ItemRecord, manager: ManagerStatus, intent: FlowIntent)
     return f"{ROOM}: {counted(running, 'job')} {runs}, and {counted(waiting, 'item')} {wait}"
 
 
-def _cause_of_end(item: ItemRecord, manager: ManagerStatus | None = None) -> str | None:
-    """Return the reason of the end; for an item under way, its attempt, or the wait of its crawl's end."""
+def _cause_after_start(item: ItemRecord, manager: ManagerStatus | None = None) -> str | None:
+    """Return the item's attempt under way, the cause for which its crawl's end waits, or the reason for its end."""
     if item.awaits_reaction:
         failed = manager.problem if manager is not None else None
         hook = f": {failed.phase} failed, and the manager waits for a resume of the flow" if failed is not None else ""

@@ -1,8 +1,12 @@
 """The network counts, for every member and group, how its dependencies stand, and passes changes on.
 
-Nodes are members, groups' ends and gates, quorums, and single tasks of crawls. A node's value is a mask: whether its
-dependents have to wait, and the failures that they see. A change takes time in proportion to the direct dependents of
-all changed nodes.
+A node is something that others wait for: a member, a quorum, a single task of a crawl, or a group's gate or end. A
+group's gate has the group's needs as its inputs, and the group's members wait for the gate. A group's end has the
+members and the inner groups' ends as its inputs, and stands for the whole group before its dependents.
+
+A node's value is a mask: whether its dependents have to wait, and the failures that they see. A change takes time in
+proportion to the direct dependents of all changed nodes. The network has no cycle: `compiling.check_whole` refuses a
+flow with a cycle before its rows are stored.
 """
 
 from collections.abc import Callable
@@ -22,19 +26,19 @@ class Node:
     """A node with counts for its inputs by value."""
 
     rule: Rule | None = None  # returns the value from the counts; None for a member, whose row decides
-    member: int | None = None
+    member: int | None = None  # number, for a member's node
     grower: int | None = None  # crawl whose tasks become jobs, to explain a group without jobs
     name: str = ""  # path, for reasons and explanations
-    is_gate: bool = False  # whether explanations look through the node, to its inputs
+    is_gate: bool = False  # an explanation then names the inputs in place of the gate
     value: int = OPEN
-    total: int = 0
+    total: int = 0  # inputs; the next fields count those with the bit in their value
     open: int = 0
     cancelled: int = 0
     discarded: int = 0
     refused: int = 0
     inputs: list["Node"] = field(default_factory=list)
     outputs: list["Node"] = field(default_factory=list)
-    watchers: list["Node"] = field(default_factory=list)  # nodes with rules that read the value without a count
+    watchers: list["Node"] = field(default_factory=list)  # nodes whose rules read this node's value itself, not a count
 
     def count(self, value: int, by: int) -> None:
         """Add the input's value to the counts, or take the value out again."""
@@ -82,7 +86,7 @@ class Network:
         source.watchers.append(target)
 
     def set(self, node: Node, value: int) -> None:
-        """Give the node a value, and bring all nodes after it up to date."""
+        """Give the node a value, and bring all nodes after it up to date. Without a cycle, this comes to an end."""
         waiting = self._changed(node, value)
         while waiting:
             behind = waiting.pop()

@@ -34,7 +34,7 @@ class NeedRow:
     on: tuple[Target, ...]
     share: float | None = None
     count: int | None = None
-    wait: bool = False
+    wait: bool = False  # of a quorum: decide only when all members are final
 
     @property
     def is_quorum(self) -> bool:
@@ -69,7 +69,7 @@ class MemberRow(NamedTuple):
     ignore_discarded: bool = False
     retry: RetryPolicy = NO_RETRY
     priority: int = 0
-    ready: Ready = Ready.ENDED
+    ready: Ready = Ready.ENDED  # of a crawl: whether dependents wait for its archive, too
     start_at: datetime | None = None  # earliest start
     timeout_seconds: float | None = None  # of an approval
     fingerprint: str = ""  # of the definition
@@ -80,12 +80,12 @@ class MemberRow(NamedTuple):
     reason: str | None = None  # why the member ended
     outcome: str | None = None  # word for the last attempt's end
     since: datetime | None = None  # time when the state last changed
-    due: datetime | None = None  # end for a pause or an approval's wait
-    generation: int = 1
+    due: datetime | None = None  # end of the pause before an attempt, or of an approval's wait
+    generation: int = 1  # 1 more after each retry by people
     attempt: int = 0  # the last attempt's number, over all generations
-    attempt_generation: int = 0  # generation of the last attempt
-    tries: int = 0  # attempts of this generation
-    tries_by_outcome: tuple[tuple[str, int], ...] = ()  # the generation's failed attempts, by outcomes with a rule
+    attempt_generation: int = 0  # generation of the last attempt; older than `generation` until a retry starts
+    tries: int = 0  # attempts in the present generation
+    tries_by_outcome: tuple[tuple[str, int], ...] = ()  # its failed attempts, by outcomes that a retry rule names
     in_flight: bool = False  # whether the last attempt may still run
     terminate: bool = True  # whether a cancel asks the attempt under way to end
     end: int = 0  # the run's last end on record; 0: none
@@ -95,17 +95,18 @@ class MemberRow(NamedTuple):
 
     @property
     def is_cancelled_by_dependency(self) -> bool:
+        """Whether a dependency's end cancelled the member, not people: it waits again once the dependency does."""
         return self.state is MemberState.CANCELLED and is_by_dependency(self.reason)
 
     @property
     def must_stop(self) -> bool:
-        """Whether people have asked the attempt under way to end."""
+        """Whether the attempt under way has to end, after people have cancelled or retried its member."""
         return self.in_flight and self.terminate and self.state is not MemberState.EXECUTING
 
     def scheduled_at(self, attempt: int) -> datetime | None:
-        """Return the time from which the attempt may start: the author's, or the end of its pause or needs.
+        """Return the time from which the attempt may start: the author's for the first attempt, or its pause's end.
 
-        Once the attempt has started, the author's time, or the start.
+        Without these, `since`: when the needs were satisfied, or, once the attempt has started, the start.
         """
         return (self.start_at if attempt == 1 else None) or self.due or self.since
 

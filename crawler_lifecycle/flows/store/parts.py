@@ -1,6 +1,7 @@
 """Reads a flow's members: the whole flow, a part, numbers by state, and changes since a time.
 
-A run's end counts before the supervisor notes the end.
+A stored row lags until the supervisor notes its member's news: an attempt's begin or end, or a run's end or reopening.
+Counts by the database count stored rows. So the lagging rows are read, and are counted by their effective rows instead.
 """
 
 from collections import Counter
@@ -89,7 +90,7 @@ def member_counts(connection: Connection, uids: Mapping[int, str]) -> dict[int, 
     query = select(members.flow, members.state, func.count()).where(members.flow.in_(uids))
     for flow, state, count in connection.execute(query.group_by(members.flow, members.state)):
         counts[flow][state] = count
-    for flow, numbers in with_news(connection, uids).items():
+    for flow, numbers in lagging_members(connection, uids).items():
         rows = read_members(connection, flow, numbers)
         for number, row in effective_rows(connection, flow, uids[flow], rows).items():
             counts[flow][rows[number].state] -= 1
@@ -98,24 +99,35 @@ def member_counts(connection: Connection, uids: Mapping[int, str]) -> dict[int, 
 
 
 def flow_tallies(connection: Connection, head: Row[Any]) -> Tallies:
-    """Return the flow's members counted by group and state."""
+    """Return the flow's members counted by group and state.
+
+    The database counts the stored rows. Each lagging member then moves from its stored row's tally to its effective
+    row's. Empty groups, which no row counts, get tallies of their own.
+    """
     groups = read_groups(connection, head.id)
     query = select(*TALLY_COLUMNS).where(members.flow == head.id).group_by(*TALLIED)
     counted = [Tally(*row) for row in connection.execute(query)]
     tallies = {_key(tally): tally for tally in counted}
-    rows = read_members(connection, head.id, with_news(connection, {head.id: head.uid}).get(head.id, ()))
-    effective = effective_rows(connection, head.id, head.uid, rows)
+    stored = read_members(connection, head.id, _lagging(connection, head))
+    effective = effective_rows(connection, head.id, head.uid, stored)
     for number, row in effective.items():
-        _move(tallies, tally(rows[number]), tally(row))
+        _move(tallies, tally(stored[number]), tally(row))
     flow = Tallies(flow_row(head), groups, list(tallies.values()))
     of_empty = _tallies_of_empty(connection, head, flow)
-    if _needs_leaves(replace(flow, tallies=flow.tallies + of_empty)):
-        flow = _with_leaves(connection, head.id, flow, effective)
+    if _has_failures_in_ended_groups(replace(flow, tallies=flow.tallies + of_empty)):
+        flow = _with_failed_leaves(connection, head.id, flow, effective)
     return replace(flow, tallies=flow.tallies + of_empty)
 
 
-def with_news(connection: Connection, uids: Mapping[int, str]) -> dict[int, list[int]]:
-    """Return the members by flow whose row may be older than their run, or than an attempt's begin or end."""
+def _lagging(connection: Connection, head: Row[Any]) -> list[int]:
+    return lagging_members(connection, {head.id: head.uid}).get(head.id, [])
+
+
+def lagging_members(connection: Connection, uids: Mapping[int, str]) -> dict[int, list[int]]:
+    """Return the members by flow whose stored row may be older than their run, or than an attempt's begin or end.
+
+    `uids`: the flows' uids by their primary keys.
+    """
     is_its_run = and_(
         runs.flow_uid == flows.c.uid, runs.flow_member == members.number, runs.flow_attempt == members.attempt
     )
@@ -157,7 +169,7 @@ class FlowParts(OnFlows):
                 number: GroupDefinition.model_validate_json(text) for number, text in connection.execute(of_groups)
             },
             attempts=dict(_of_members(connection, last_runs, numbers)),
-            restarts=_restarts(connection, head.id, ledger) if defined else {},
+            restarts=_first_starts_since_retry(connection, head.id, ledger) if defined else {},
             problems={number: problem or "" for number, problem in _of_members(connection, _refused(head.id), numbers)},
             has_supervisor=head.supervisor_run_id is not None,
             arguments={number: arguments for number, _, arguments in definitions if arguments is not None},
@@ -172,8 +184,8 @@ class FlowParts(OnFlows):
         head = self._head(connection, flow)
         query = select(members.number, members.changed_at).where(members.flow == head.id)
         changed = connection.execute(query if since is None else query.where(members.changed_at >= since))
-        by_runs = with_news(connection, {head.id: head.uid}).get(head.id, ())
-        return FlowNews(head.uid, flow_row(head), head.door, head.removal, dict(iter(changed)), by_runs)
+        lagging = _lagging(connection, head)
+        return FlowNews(head.uid, flow_row(head), head.door, head.removal, dict(iter(changed)), lagging)
 
     @reading
     def numbers(self, connection: Connection, flow: str, paths: Collection[str]) -> Mapping[str, int]:
@@ -202,7 +214,12 @@ def _key(tally: Tally) -> Key:
 
 
 def _move(tallies: dict[Key, Tally], before: Tally, after: Tally) -> None:
-    """Count a member in another tally than before. Times only grow: an open tally's last end is not shown."""
+    """Count a member in the tally `after` in place of the tally `before`.
+
+    The old tally keeps the member's times. A status takes the first start and the last end over a group's tallies, so
+    these times change nothing: a start stays, and an end only becomes later. A member that runs again after an end
+    opens its group, and an open group's end is not shown.
+    """
     old = tallies[_key(before)]
     tallies[_key(before)] = replace(old, count=old.count - before.count)
     if not tallies[_key(before)].count:
@@ -216,15 +233,21 @@ def _move(tallies: dict[Key, Tally], before: Tally, after: Tally) -> None:
     tallies[_key(after)] = replace(known, count=known.count + after.count, started_at=started, ended_at=ended)
 
 
-def _needs_leaves(flow: Tallies) -> bool:
-    """Return whether an ended group may have a failure: the status of an open group does not depend on leaves."""
+def _has_failures_in_ended_groups(flow: Tallies) -> bool:
+    """Return whether members have failed in a group that is not open.
+
+    Only then do leaves matter, which are members without dependents: an ended group is `ok` if no leaf has failed. An
+    open group is not `ok`, so most readings do without the members' needs.
+    """
     unsettled = (tally.group for tally in flow.tallies if not tally.is_settled)
     is_open = {group for inner in unsettled for group in ancestors(flow.groups, inner)}
     return any(tally.state in FAILED and tally.group not in is_open for tally in flow.tallies)
 
 
-def _with_leaves(connection: Connection, flow: int, tallies: Tallies, effective: Mapping[int, MemberRow]) -> Tallies:
-    """Return the tallies with the knowledge whether members without dependents have failed."""
+def _with_failed_leaves(
+    connection: Connection, flow: int, tallies: Tallies, effective: Mapping[int, MemberRow]
+) -> Tallies:
+    """Return the tallies, marked where a member without dependents has failed."""
     different = select(members.needs).where(members.flow == flow, members.needs != NO_NEEDS).distinct()
     needs = map(needs_of, connection.scalars(different))
     with_dependents, groups = depended_on(tallies.groups, needs, {tally.group for tally in tallies.tallies})
@@ -258,8 +281,11 @@ def _silent(connection: Connection, flow: int, ledger: Ledger, now: datetime) ->
     return [row for row in under_way.values() if (row.number, row.attempt) not in live]
 
 
-def _restarts(connection: Connection, flow: int, ledger: Ledger) -> dict[int, datetime]:
-    """Return the first starts in the present generations of retried members."""
+def _first_starts_since_retry(connection: Connection, flow: int, ledger: Ledger) -> dict[int, datetime]:
+    """Return when retried members first started after their last retry. Their rows have the start before all retries.
+
+    For many members, the whole flow's starts are read in one statement.
+    """
     retried = {row.number: row.generation for row in ledger.members.values() if row.generation > 1}
     if not retried:
         return {}
@@ -281,8 +307,8 @@ def _of_members(
 
 
 def _numbers(connection: Connection, head: Row[Any], part: Part) -> set[int]:
-    """Return the numbers for the part's members."""
-    numbers = {*part.numbers, *with_news(connection, {head.id: head.uid}).get(head.id, ())}
+    """Return the numbers for the part's members, and those of all lagging members: their stored states do not count."""
+    numbers = {*part.numbers, *_lagging(connection, head)}
     of_flow = select(members.number).where(members.flow == head.id)
     if part.states:
         numbers.update(connection.scalars(of_flow.where(members.state.in_(part.states))))

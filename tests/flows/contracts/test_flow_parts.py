@@ -130,16 +130,16 @@ def test_news_are_the_changed_members(database: Database) -> None:
     flow = pushed(database, graph())
     records = flow.store.flow_records
     first = records.news("w", None)
-    assert (len(first.changed), first.removal, first.by_runs) == (5, 0, ())
+    assert (len(first.changed), first.removal, list(first.lagging)) == (5, 0, [])
     flow.go_on()
     second = records.news("w", max(first.changed.values()))
     assert [number for number, at in second.changed.items() if first.changed[number] != at] == [0]
     flow.close(flow.run(flow.start_crawls(flow.last("shop")).crawls[0]))
-    assert list(records.news("w", None).by_runs) == [0]
+    assert list(records.news("w", None).lagging) == [0]
     flow.go_on()
     flow.act()
     third = records.news("w", second.changed[0])
-    assert third.by_runs == ()
+    assert list(third.lagging) == []
     assert third.changed[0] > second.changed[0]
 
 
