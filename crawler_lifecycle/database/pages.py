@@ -48,11 +48,11 @@ def pages(items: Sequence[T]) -> Iterator[Sequence[T]]:
 def first_numbers(
     connection: Connection, statements: Sequence[Select[Any]], most: int, *, descending: bool = False
 ) -> tuple[set[int], int | None]:
-    """Return the first `most` numbers of all statements, each of which has the same share in the reads.
+    """Return the first numbers from all statements, each of which reads the same share of `most` numbers.
 
-    Also return the last number up to which these are all; None if there are no more.
+    Also return the number up to which the result is complete; None: the result has all numbers of the statements.
     """
-    share, first, ends = most // max(1, len(statements)), set[int](), list[int]()
+    share, first, ends = max(1, most // max(1, len(statements))), set[int](), list[int]()
     for statement in statements:
         number = statement.selected_columns[0]
         page = statement.order_by(number.desc() if descending else number).limit(share)

@@ -1,12 +1,15 @@
-"""Texts in a page of rows: MySQL's JSON_TABLE makes a text that is longer than its column NULL, and MariaDB cuts it."""
+"""Pages of rows and of numbers.
+
+MySQL's JSON_TABLE makes a text that is longer than its column NULL, and MariaDB cuts it.
+"""
 
 from typing import Any
 
 import pytest
-from sqlalchemy import Column, String, select
+from sqlalchemy import Column, Integer, String, select
 
 from crawler_lifecycle.database.database import Database
-from crawler_lifecycle.database.pages import rows_as_table
+from crawler_lifecycle.database.pages import first_numbers, rows_as_table
 from crawler_lifecycle.database.types import LongText, ShortText
 from crawler_lifecycle.errors import PermanentError
 
@@ -38,3 +41,15 @@ def test_a_longer_text_is_refused(database: Database) -> None:
 @pytest.mark.parametrize("column", [REASON, MESSAGE, TAIL], ids=lambda column: column.name)
 def test_a_longer_text_from_outside_is_cut(database: Database, column: Column[Any]) -> None:
     assert read(database, column, LONG) == (LONG[1:] if column is TAIL else LONG[:36])
+
+
+@pytest.mark.parametrize(("most", "first", "end"), [(2, {1}, 1), (6, {1, 2, 5}, 5), (9, {1, 2, 5, 6}, None)])
+def test_each_statement_reads_a_number_at_least(
+    database: Database, most: int, first: set[int], end: int | None
+) -> None:
+    """With more statements than numbers, their share was none, and an IndexError followed."""
+    number: Column[Any] = Column("number", Integer)
+    with database.read() as connection:
+        tables = [rows_as_table(connection, [number], [(n,) for n in numbers]) for numbers in ((1, 5), (2, 6), ())]
+        statements = [select(table.c.number) for table in tables]
+        assert first_numbers(connection, statements, most) == (first, end)
