@@ -10,7 +10,7 @@ from crawler_lifecycle.client.blocking import LoopThread, SyncFlows
 from crawler_lifecycle.client.workflows import WorkflowClient
 from crawler_lifecycle.errors import NotReady
 from crawler_lifecycle.flows import open_client, opened
-from crawler_lifecycle.flows.authors.open_client import refuse_client
+from crawler_lifecycle.flows.authors.open_client import refuse_client_while_forbidden
 
 
 class Flows(WorkflowClient):
@@ -45,9 +45,9 @@ class Flows(WorkflowClient):
     @classmethod
     async def connected(cls, state: Path | str | None, actor: str | None) -> Self:
         """Return a client, after the first answer from the database. The caller closes the client."""
-        refuse_client()  # as while `crawlctl flow check` calls an author's function
+        refuse_client_while_forbidden()  # such as while `crawlctl flow check` calls an author's function
         flows = cls(Control.open(None if state is None else Path(state)), actor=actor)
-        await flows.control.context.database(lambda store: store.records.installation())
+        await flows.control.context.database(lambda store: store.records.installation())  # a ping: any read would do
         return flows
 
     @staticmethod

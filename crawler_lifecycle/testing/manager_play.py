@@ -40,7 +40,7 @@ Choice = Outcome | Callable[[StartedJob], Outcome]
 
 @dataclass(frozen=True)
 class Asleep:
-    """The object waits for news, at most for `seconds`."""
+    """The author's manager object waits for news, at most for `seconds`."""
 
     seconds: float | None
 
@@ -63,7 +63,7 @@ Turn = Asleep | Closed | Failed
 
 
 class PlayedObject:
-    """The object. `go_on` gives the object the turn until its next wait, and returns how the turn has ended."""
+    """The author's manager object in its own thread. The thread and the test take turns."""
 
     def __init__(self, make: Callable[[], BaseLoopScript], stage: PlayStage) -> None:
         self._wakes: SimpleQueue[Wake] = SimpleQueue()
@@ -72,6 +72,7 @@ class PlayedObject:
         self._work = (make, stage, PlayedLink(stage, _waiting(self._wakes, self._turns)), self._turns)
 
     def go_on(self, wake: Wake) -> Turn:
+        """Let the object run until its next wait or its end, and return how its turn has ended."""
         if self._thread is None:
             target = copy_context().run
             self._thread = threading.Thread(target=target, args=(_run, *self._work), name="manager", daemon=True)
@@ -88,6 +89,8 @@ class PlayedObject:
 
 
 def _waiting(wakes: SimpleQueue[Wake], turns: SimpleQueue[Turn]) -> Callable[[float | None], Wake]:
+    """Return the function by which the object ends its turn and waits for the next turn."""
+
     def wait(seconds: float | None) -> Wake:
         turns.put(Asleep(seconds))
         return wakes.get()

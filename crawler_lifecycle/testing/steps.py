@@ -134,7 +134,7 @@ class SteppedFlow(MemoryFlow):
         deaths = chosen_for(self.scenario.deaths, row.path) or 0
         try:
             for _ in range(min(deaths, MOST_DEATHS)):
-                self._call(step, context)
+                self._call(step, context)  # the result is lost: the process dies before the end is stored
             if deaths >= MOST_DEATHS:
                 return Ended(EndKind.FAILED, reason=PROCESS_DIED)
             value = self._call(step, context)
@@ -190,7 +190,7 @@ class SteppedFlow(MemoryFlow):
         )
 
     def _arguments(self, row: MemberRow, arguments: JsonValue) -> JsonValue:
-        """Return the arguments; for a crawl's task, together with the task's receipt."""
+        """Return the arguments. A member for a crawl's task also gets the task's receipt: its run and files."""
         task = self.task_of(row)
         if task is None:
             return arguments

@@ -20,7 +20,7 @@ from crawler_lifecycle.errors import NotReady
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")  # hosts reached without a proxy
 MOST_CONNECTIONS = 100  # also the number of threads for name lookups
 # Servers close idle connections, many after five seconds. A request in the same moment gets no answer.
-IDLE_SECONDS = 2.0  # longest idle time of a connection before its last use
+IDLE_SECONDS = 2.0  # a connection idle for longer is closed, not used again
 
 
 @dataclass(frozen=True, slots=True)

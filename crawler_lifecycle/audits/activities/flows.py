@@ -81,8 +81,8 @@ class ManagerAudit:
         place = attempt.flow_uid, attempt.member, attempt.attempt
         if kind is FindingKind.MANAGED_RUN_UNTOLD:
             return MENDED if await asyncio.to_thread(self.managers.copy_run, *place) else None
-        if workflow.is_open:
-            return None
+        if kind is not FindingKind.MANAGED_RUN_MISSING or workflow.is_open:
+            return None  # to an end without a reaction, only the manager can react
         if ends.is_missing(workflow):
             await self.supervisors.start_crawl(attempt.key, attempt.request)
             return STARTED
@@ -155,6 +155,7 @@ class FlowAudit:
         owing = await asyncio.to_thread(
             self.ends.unannounced, now - patience.replay, now - patience.handover, after=after, limit=limit
         )
+        # a flow's last entry counts: one that needs a supervisor does not wait through pauses between announcements
         flows: list[AuditedFlow] = [*owing, *silent, *reopened]
         return sorted({flow.uid: flow for flow in flows}.values(), key=lambda flow: flow.uid)[:limit]
 

@@ -89,7 +89,7 @@ def refuse_push() -> None:
         raise BadInput("flow", reason)
 
 
-def refuse_client() -> None:
+def refuse_client_while_forbidden() -> None:
     """Raise BadInput if no client may be opened at present."""
     if _refusals:
         raise BadInput("FILE", _refusals[-1])

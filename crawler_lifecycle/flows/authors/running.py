@@ -43,19 +43,22 @@ class Results(Mapping[str, Any]):
             return self._inner[name]
         page = self._page
         if source not in page:
-            page = self._page = {}  # `_page_with` says why
+            page = self._page = {}  # free the old page first: two large pages at once would take twice the memory
             self._page = page = self._page_with(source)
         return page.get(source)
 
     def _page_with(self, number: int) -> Mapping[int, Any]:
-        """Load small results by aligned pages, in any order. Large results come from the number on."""
+        """Load the page with the number. A page of small results starts at a multiple of PAGE.
+
+        If the last page had no room for all its results, since they are large, a page starts at the number itself.
+        """
         place = self._place_of[number]
         start = place if self._are_large else place - place % PAGE
         wanted = self._numbers[start : start + PAGE]
         page = self._load(wanted)
         self._are_large = len(page) < len(wanted)
         if number not in page:
-            page = {}  # two large pages at once would take twice the memory
+            page = {}  # free the page first, as in `__getitem__`
             page = self._load(self._numbers[place : place + PAGE])
         return page
 
@@ -102,7 +105,7 @@ class Snooze:
 
 @dataclass(frozen=True)
 class Record:
-    """A step may return its result in a record. Results are recorded without a record, too."""
+    """A step may return its result in a record, as in Oban. A plain result is stored just as well."""
 
     value: Any
 

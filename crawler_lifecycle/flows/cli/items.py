@@ -1,4 +1,4 @@
-"""Crawl managers' ledgers in the commands for flows: items by number, lists, additions, retries, cancels."""
+"""Crawl managers' items in the commands for flows: by number, in lists, additions, retries, cancels."""
 
 import json
 import uuid
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from crawler_lifecycle.flows.model.requests import ItemFilter
 
 PAGE = 1000  # items in a query
-DELAYED = "delayed"  # state in lists; in the ledger, a delayed item waits
+DELAYED = "delayed"  # state in lists; a delayed item is stored as waiting
 CONTINUES = "the manager continues with all that it has not done"
 
 
-def has_ledger(flows: "ApiFlows", flow: str, manager: str | None = None) -> bool:
+def jobs_are_items(flows: "ApiFlows", flow: str, manager: str | None = None) -> bool:
     """Return whether JOBS of the flow mean items: its only job is a crawl manager, or the manager is named."""
     if manager is not None:
         return True
@@ -63,7 +63,7 @@ class ListedItems:
         return islice((item for item in items if self._is_chosen(item)), limit)
 
     def _is_chosen(self, item: "ItemRecord") -> bool:
-        """Return whether the item is in the chosen states. In the ledger, a delayed item waits."""
+        """Return whether the item is in the chosen states. A delayed item is stored as waiting."""
         return item.is_delayed or item.state != "waiting" or not self._is_without_waiting
 
 
@@ -80,16 +80,16 @@ def refuse_unknown(flows: "ApiFlows", flow: str, words: Sequence[str], manager: 
         raise NotFound(f"flow {flow!r} has no item {missing}")
 
 
-def print_items(ledger: ListedItems, *, limit: int | None, after: int, as_csv: bool, as_json: bool) -> None:
-    """Print the ledger as a table, as JSON or as CSV. A table has at most PAGE items unless the limit is larger."""
+def print_items(listed: ListedItems, *, limit: int | None, after: int, as_csv: bool, as_json: bool) -> None:
+    """Print the items as a table, as JSON or as CSV. Without a limit, a table has at most PAGE items."""
     from crawler_lifecycle.flows.cli.manager_lines import csv_text, item_lines
 
     if as_csv:
         click.echo(csv_text([], header=True), nl=False)
-        for item in ledger.items(limit or 1 << 31, after):
+        for item in listed.items(limit or 1 << 31, after):
             click.echo(csv_text([item], header=False), nl=False)
         return
-    items = list(ledger.items(limit or PAGE, after))
+    items = list(listed.items(limit or PAGE, after))
     print_answer(items, lambda items: item_lines(items, datetime.now(UTC)), as_json=as_json)
     if not as_json and len(items) == (limit or PAGE):
         click.echo(f"The next page: --after {items[-1].number}")
@@ -116,7 +116,10 @@ def add_items(
     *,
     as_json: bool,
 ) -> None:
-    """Add items to the flow's crawl manager, once under a key."""
+    """Add items to the flow's crawl manager, once under a key.
+
+    Items without a spider get `spider`, by default the crawler of the manager's first item.
+    """
     from crawler_lifecycle.flows.model.requests import ItemFilter
 
     flows = open_flows(state)

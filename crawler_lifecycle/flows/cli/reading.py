@@ -148,8 +148,8 @@ def jobs(
     """
     from crawler_lifecycle.flows.cli.items import (
         ListedItems,
-        has_ledger,
         is_decimal,
+        jobs_are_items,
         numbers,
         print_attempts,
         print_items,
@@ -161,8 +161,8 @@ def jobs(
 
     flows = open_flows(state)
     may_be_items = not with_attempts or (bool(jobs) and all(map(is_decimal, jobs)))
-    is_ledger = may_be_items and has_ledger(flows, flow, manager)
-    if is_ledger and with_attempts:
+    are_items = may_be_items and jobs_are_items(flows, flow, manager)
+    if are_items and with_attempts:
         _refuse_beside_attempts(
             {
                 "--status": states,
@@ -176,7 +176,7 @@ def jobs(
         refuse_unknown(flows, flow, jobs, manager)
         print_attempts(flows, flow, jobs, manager, as_json=as_json)
         return
-    if is_ledger:
+    if are_items:
         refuse_unknown(flows, flow, jobs, manager)
         chosen = ItemFilter(manager=manager, outcome=outcome, tag=tag, numbers=numbers(jobs))
         print_items(
@@ -249,14 +249,14 @@ def why(flow: str, job: str | None, manager: str | None, state: Path | None, as_
       crawlctl flow why nightly-2026-11-22 load
       crawlctl flow why november/shops 17
     """
-    from crawler_lifecycle.flows.cli.items import has_ledger, numbers
+    from crawler_lifecycle.flows.cli.items import jobs_are_items, numbers
     from crawler_lifecycle.flows.cli.lines import why_lines
 
     flows = open_flows(state)
     if job is None:
         print_answer(flows.why(flow, manager), why_lines, as_json=as_json)
         return
-    if job.isdecimal() and has_ledger(flows, flow, manager):
+    if job.isdecimal() and jobs_are_items(flows, flow, manager):
         (number,) = numbers([job]) or (0,)
         print_answer(flows.why_item(flow, number, manager), why_lines, as_json=as_json)
         return

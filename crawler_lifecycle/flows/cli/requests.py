@@ -15,7 +15,7 @@ from crawler_lifecycle.console.common import Duration, KeyValue, open_connection
 from crawler_lifecycle.console.failures import INTERRUPTED
 from crawler_lifecycle.console.threads import call, iterate
 from crawler_lifecycle.errors import BadInput, TemporaryError
-from crawler_lifecycle.flows.cli.items import has_ledger
+from crawler_lifecycle.flows.cli.items import jobs_are_items
 from crawler_lifecycle.flows.cli.options import (
     actor_option,
     flow_argument,
@@ -100,7 +100,7 @@ def stop(
     connection = open_connection(state)
     flows = ApiFlows(connection)
     former = flows.show(flow)["status"].state
-    subject = _Subject(former if former.is_final else None, has_ledger(flows, flow))
+    subject = _Subject(former if former.is_final else None, jobs_are_items(flows, flow))
     answer = flows.change(flow, request)
     print_effect(answer, subject.effect(answer, way), as_json=as_json)
     if not wait:
@@ -188,11 +188,11 @@ def cancel(
       crawlctl flow cancel nightly-2026-11-22
       crawlctl flow cancel nightly-2026-11-22 sites/de load --reason "wrong prices"
     """
-    from crawler_lifecycle.flows.cli.items import cancel_items, has_ledger
+    from crawler_lifecycle.flows.cli.items import cancel_items, jobs_are_items
     from crawler_lifecycle.flows.model.requests import CancelMembers
     from crawler_lifecycle.model.requests import refusals_as_bad_input
 
-    if (jobs or manager) and has_ledger(open_flows(state), flow, manager):
+    if (jobs or manager) and jobs_are_items(open_flows(state), flow, manager):
         cancel_items(flow, jobs, manager, actor, state, as_json=as_json)
         return
     if "" in jobs:
@@ -248,12 +248,12 @@ def retry(
       crawlctl flow retry nightly-2026-11-22 load --no-arg nolang
       crawlctl flow retry nightly-2026-11-22 parse --downstream all
     """
-    from crawler_lifecycle.flows.cli.items import has_ledger, retry_items
+    from crawler_lifecycle.flows.cli.items import jobs_are_items, retry_items
     from crawler_lifecycle.flows.model.requests import Downstream, RetryMembers
     from crawler_lifecycle.model.requests import refusals_as_bad_input
 
     flows = open_flows(state)
-    if has_ledger(flows, flow, manager):
+    if jobs_are_items(flows, flow, manager):
         if completed or removed or downstream != "cancelled":
             raise click.UsageError("--completed, --downstream and --no-arg are not for items of crawl managers")
         retry_items(flow, jobs, arguments, spider, manager, actor, state, as_json=as_json)

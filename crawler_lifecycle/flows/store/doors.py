@@ -96,7 +96,7 @@ class FlowRequests(OnDoors):
     def _retry(self, door: Door, request: RetryMembers) -> DoorAnswer:
         effect = retry(door.ledger, request, door.at)
         if effect.changes_rows:
-            door.apply(effect)  # first, because the begins before the request have arguments, too
+            door.apply(effect)  # first: it stores earlier begins' arguments, which the request changes
             changes = _write_arguments(door, effect, request) if request.changes_arguments else {}
             door.log("retried", counted(effect.count, "job") + changes_of_jobs(changes))
         return _answer(door, effect)
@@ -115,7 +115,7 @@ class FlowRequests(OnDoors):
         if intent is FlowIntent.RUN and tx.execute(CLEAR_PROBLEMS, {"of_flow": head.id}).rowcount:
             door.log("cleared", "crawl managers continue after a failure")
             if effect.flow is None:
-                return door.answer(1)
+                return door.answer(1)  # problems are cleared, and the flow itself was not held
         if effect.flow is not None and door.ledger.flow.intent is FlowIntent.DRAIN:
             tx.execute(TELL_MANAGERS, {"of_flow": head.id})
         return _applied(door, effect, HOLDS[intent], f"by a hold {request.hold!r}")
@@ -267,7 +267,10 @@ def _write_arguments(door: Door, effect: Effect, request: RetryMembers) -> dict[
 
 
 def _write_decision(door: Door, row: MemberRow, request: ApproveMember) -> None:
-    """Write the decision as the end for the approval's generation. A later decision replaces an earlier decision."""
+    """Write the decision as the approval's end. A later decision in the same generation replaces an earlier decision.
+
+    An approval has no attempts: in its end, the generation stands for the attempt's number.
+    """
     decision = Decision(approved=request.approved, actor=request.actor, note=request.note, at=door.at)
     value = to_text("decision", decision, LARGEST_RESULT)
     end = AttemptEnd(row.number, row.generation, EndKind.COMPLETED, door.at)
@@ -284,7 +287,7 @@ def _checked(merged: Merged) -> Merged:
 
 
 def _write_context(door: Door, request: GraftMembers) -> None:
-    """Write the graft's context. The supervisor does not read contexts, so the row gets no new door."""
+    """Write the graft's context. The supervisor does not read contexts, so the row's `door` stays."""
     group = door.ledger.paths_of_groups()[request.grafter]
     this_group = (flow_groups.c.flow == door.head.id, flow_groups.c.number == group)
     door.tx.execute(update(flow_groups).where(*this_group).values(context=request.context or None))

@@ -89,7 +89,7 @@ class GeneratorCrawlManager(CrawlManager):
 
     @classmethod
     def create_dupe_filter(cls) -> Any:
-        """Return an object with `in` and `add` that holds off further sets. An own filter narrows the ledger's alone.
+        """Return an object with `in` and `add` that rejects further sets. Repeats are left out in any case.
 
         A set that the filter rejects is stored as refused. The filter gets keys of parameter sets.
         """
@@ -120,9 +120,11 @@ class GeneratorCrawlManager(CrawlManager):
     def add_job(self, spider: str, job_args_override: JobParams, *, again: bool = False) -> None:
         """Add a job ahead of the generator, unless a job with the same spider and arguments was there.
 
-        In a hook for an end, the ended job itself is tried again instead: its override has its tag JOBSEQ. After a bad
-        end, the same spider and arguments suffice; after a good end, another spider's job is a job of its own. `again`:
-        add a job of its own in any case.
+        In a hook for an end, the call may mean the ended job, which is then tried again. The call means this job if its
+        tags have the job's JOBSEQ, as the hook's override has; after a good end, only with the job's own spider. After
+        a bad end, a call without JOBSEQ means the job, too, if spider and arguments are the job's.
+
+        `again`: add a new job in any case.
         """
         params: FullJobParams = {**(job_args_override or {}), "spider": spider or self.spider or ""}
         if again:
@@ -202,7 +204,7 @@ class GeneratorCrawlManager(CrawlManager):
         return [params["spider"] for params in self.get_delayed_jobs()].count(spider)
 
     def add_delayed_jobs(self, params: FullJobParams | Sequence[FullJobParams]) -> None:
-        """Add a job or several jobs that were not there, which wait as delayed jobs do."""
+        """Add a job or several jobs, unless they were there, and let them wait as delayed jobs."""
         jobs = [params] if isinstance(params, Mapping) else params
         new = [self._item_once({**job, "spider": job.get("spider") or self.spider or ""}) for job in jobs]
         if new:
@@ -301,7 +303,8 @@ class GeneratorCrawlManager(CrawlManager):
     def seconds_to_next(self) -> float | None:
         """Seconds until the next cycle; None for the usual pause.
 
-        A cut reading continues at once, and so do starts after a refused one.
+        The next cycle follows at once if the generator's reading was cut short, or if a start was refused: the refused
+        item's place is free.
         """
         if (self._generator is not None and self._generator.is_cut) or (self._has_refusals and self.wake_on_end):
             return 0.0

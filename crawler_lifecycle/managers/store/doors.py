@@ -27,10 +27,10 @@ from crawler_lifecycle.managers.store.locks import OF_ATTEMPTS, OF_MANAGER, Mana
 from crawler_lifecycle.managers.store.readings import ManagerReadings, member_of
 from crawler_lifecycle.managers.store.rows import ADDED, NOT_STARTED
 from crawler_lifecycle.managers.store.selecting import (
-    AFTER_CANCEL,
-    AFTER_RETRY,
     IS_NOT_FILTERED,
-    SETTLED,
+    NOT_CANCELLED,
+    NOT_RETRIED,
+    RETRIABLE,
     chosen,
     left_out,
     managed_by,
@@ -85,8 +85,8 @@ def repeat(mine: Managed, _: RetryItems, numbers: Collection[int], states: Colle
     for state in states:  # waiting items come first: otherwise they would include the items of the previous states
         again = chosen(update(manager_items), mine, numbers, [state]).where(items.request.is_not(None))
         count = mine.tx.execute(again.values(AGAIN)).rowcount
-        if state in SETTLED:
-            mine.count(SETTLED[state], -count)
+        if state in RETRIABLE:
+            mine.count(RETRIABLE[state], -count)
         total += count
     return total
 
@@ -174,7 +174,7 @@ class ManagerRetries(ManagerReadings):
             refuse_unknown(mine, request.numbers)
             _refuse_uncorrected(mine, request)
         numbers, further = _failed(mine, request, rest) if request.numbers is None else _given(request.numbers, rest)
-        unchanged = left_out(mine, None if request.numbers is None else numbers, AFTER_RETRY)
+        unchanged = left_out(mine, None if request.numbers is None else numbers, NOT_RETRIED)
         let_wait = renew if request.has_corrections else repeat
         count = let_wait(mine, request, numbers, _states_for(request))
         total = rest.count + count
@@ -208,7 +208,7 @@ class SqlManagerDoors(ManagerRetries):
         door = self.open_by_id(tx, flow, request)
         mine = managed_by(door, request)
         refuse_unknown(mine, request.numbers)
-        unchanged = left_out(mine, request.numbers, AFTER_CANCEL)
+        unchanged = left_out(mine, request.numbers, NOT_CANCELLED)
         # items cancelled by a close come first: the statements below cancel further items
         kept = chosen(update(manager_items), mine, request.numbers, [ItemState.CANCELLED])
         count: int = tx.execute(kept.where(items.problem == NOT_STARTED).values(problem=None)).rowcount
@@ -229,7 +229,7 @@ def _refuse_uncorrected(mine: Managed, request: RetryItems) -> None:
     be refused again."""
     if request.numbers is None:
         return
-    for item in mine.tx.execute(chosen(WITHOUT_REQUEST, mine, request.numbers, [*SETTLED])):
+    for item in mine.tx.execute(chosen(WITHOUT_REQUEST, mine, request.numbers, [*RETRIABLE])):
         if item.problem == FILTERED_PROBLEM:
             raise BadInput("jobs", f"the manager's own filter left out item {item.number}: leave the number out, too")
         if not request.has_corrections:
@@ -240,7 +240,7 @@ def _refuse_uncorrected(mine: Managed, request: RetryItems) -> None:
 
 def _states_for(request: RetryItems) -> Collection[ItemState]:
     """Return the states of renewed items."""
-    return [ItemState.FAILED] if request.numbers is None else [ItemState.WAITING, *SETTLED]
+    return [ItemState.FAILED] if request.numbers is None else [ItemState.WAITING, *RETRIABLE]
 
 
 def _given(numbers: Collection[int], rest: Rest) -> tuple[Sequence[int], Rest | None]:

@@ -20,17 +20,19 @@ from crawler_lifecycle.model.manager_items import ItemState
 
 OF_CLOSED = "was left by the closed manager: a retry without numbers lets the manager continue, and react to its end"
 BY_FILTER = "was left out by the manager's own filter"
-AFTER_RETRY = {
+# why a retry, or a cancel, leaves a named item out
+NOT_RETRIED = {
     ItemState.RUNNING: "is running: a retry is for items that have ended",
     ItemState.COMPLETED: "is completed already: a retry is for items that failed, were cancelled or refused",
 }
-AFTER_CANCEL = {
+NOT_CANCELLED = {
     ItemState.RUNNING: "is running: a stop of its run ends the crawl",
     ItemState.COMPLETED: "is completed already",
     ItemState.FAILED: "has failed already",
 }
 items = manager_items.c
-SETTLED = {ItemState.FAILED: "failed", ItemState.CANCELLED: "cancelled", ItemState.REFUSED: "refused"}  # columns
+# columns that count the manager's items in the states from which a retry brings items back
+RETRIABLE = {ItemState.FAILED: "failed", ItemState.CANCELLED: "cancelled", ItemState.REFUSED: "refused"}
 # items refused by the manager's own filter are no failures, and stay
 IS_NOT_FILTERED = or_(items.problem.is_(None), items.problem != FILTERED_PROBLEM)
 S = TypeVar("S", Update, Select[Any])
@@ -40,7 +42,6 @@ def left_out(mine: Managed, numbers: Collection[int] | None, reasons: Mapping[It
     """Return the named items with a state among the reasons, and the items that the manager's own filter refused."""
     if numbers is None:
         return ()
-    items = manager_items.c
     if mine.row.closed_at is not None:
         reasons = {**reasons, ItemState.RUNNING: OF_CLOSED}
     chosen = (

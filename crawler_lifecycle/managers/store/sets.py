@@ -37,13 +37,13 @@ class ManagerSets(OnManagers):
     def offer(self, tx: Connection, ref: ManagerRef, page: Page, setbacks: Setbacks | None = None) -> Offered:
         mine = self.mine(tx, ref, flow=LOCKED)
         stored_sets = mine.row.read_sets
-        sets_before = page.read - len(page.items)
+        sets_before = page.read - len(page.items)  # `page.read` counts all sets up to the end of this page
         if sets_before > stored_sets:
             raise Conflict(f"{sets_before - stored_sets} parameter sets are missing before the page")
         if page.is_reread:
             numbers = _take_reread(mine, page.items)
         else:
-            # an earlier call for the page may have stored its first sets
+            # an earlier call may have stored the page's first sets: only the others are added
             stored, new = page.items[: stored_sets - sets_before], page.items[stored_sets - sets_before :]
             known = mine.known(page.items)
             numbers = [_number(item, known) for item in stored] + _take_new(mine, new, known)
@@ -98,8 +98,8 @@ def _take_new(mine: Managed, new: Sequence[Item], known: dict[str, int]) -> list
 def _take_reread(mine: Managed, page: Sequence[Item]) -> list[int | None]:
     """Add the parameter sets with an unknown key. Return the numbers of all sets with keys.
 
-    A new process reads the generator again, in which a new set pushes a known set to a later page. There `_take_new`
-    counts the known set as a repeat, although the set is none: so each new set counts a repeat less here.
+    Sets without a key were stored before and are skipped. Each set found new here pushes a known set onto a later,
+    unread page, where `_take_new` will wrongly count it as a repeat; one repeat is subtracted now for it.
     """
     known = mine.known(page)
     unknown = {item.key: item for item in page if item.key is not None and item.key not in known}
