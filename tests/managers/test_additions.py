@@ -395,7 +395,7 @@ def test_60_delayed_jobs_are_added_once_over_deaths() -> None:
     assert shops(play) == ["a", "delayed"]
 
 
-def test_60_an_empty_list_of_delayed_jobs_delays_nothing() -> None:
+def test_an_empty_list_of_delayed_jobs_delays_nothing() -> None:
     """The jobs that the cycle had added before were all delayed."""
 
     class Adds(Shops):
