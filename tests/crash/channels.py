@@ -15,23 +15,28 @@ def doomed_channel(deaths: Deaths, side: str) -> None:
     send, receive = Channel.send, Channel.receive
     calls = WeakKeyDictionary[Channel, str]()  # the last call of each object
 
-    def pass_by(channel: Channel, message: dict[str, Any], *, answers: bool) -> None:
-        if not answers:
-            calls[channel] = _name(message)
-        if name := calls.get(channel):
-            deaths.pass_by(f"{side}.{name}.{ANSWERED if answers else CALLED}")
+    def pass_by(name: str | None, moment: str) -> None:
+        if name:
+            deaths.pass_by(f"{side}.{name}.{moment}")
 
     def sending(channel: Channel, message: dict[str, Any]) -> None:
         if side == OBJECT:
-            pass_by(channel, message, answers=False)
+            calls[channel] = _name(message)
+            pass_by(calls[channel], CALLED)
+        answered = calls.get(channel)  # the object's next message may arrive during the sending
         send(channel, message)
         if side == HOST:
-            pass_by(channel, message, answers=True)
+            pass_by(answered, ANSWERED)
 
     def receiving(channel: Channel) -> dict[str, Any] | None:
         message = receive(channel)
-        if message is not None:
-            pass_by(channel, message, answers=side == OBJECT)
+        if message is None:
+            return None
+        if side == HOST:
+            calls[channel] = _name(message)
+            pass_by(calls[channel], CALLED)
+        else:
+            pass_by(calls.get(channel), ANSWERED)
         return message
 
     changed = {"send": sending, "receive": receiving}
