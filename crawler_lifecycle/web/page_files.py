@@ -11,6 +11,7 @@ from fastapi import APIRouter, Response
 
 from crawler_lifecycle.flows.rules.words import SENTENCES, SENTENCES_WITH_NAME
 from crawler_lifecycle.model.reasons import WAITS_FOR
+from crawler_lifecycle.runs.rules import outcome
 
 FOLDER = Path(__file__).with_name("page")
 MEDIA_TYPES = {
@@ -41,7 +42,7 @@ def files_by_path() -> dict[str, tuple[bytes, str]]:
 def _sentences() -> bytes:
     tables = {
         "WAITS_FOR": WAITS_FOR,
-        "SENTENCES": SENTENCES,
+        "SENTENCES": {**outcome.SENTENCES, **SENTENCES},  # a crawl's member ends with its run's reason
         "SENTENCES_WITH_NAME": SENTENCES_WITH_NAME,
     }
     return "".join(f"export const {name} = {json.dumps(table)};\n" for name, table in tables.items()).encode()
