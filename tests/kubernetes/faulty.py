@@ -95,6 +95,9 @@ async def faulty_service(bed: Bed, folder: Path, temporal: str, mariadb: int) ->
         # whoever asks the scheduler service waits longer than the service for the API server
         "CRAWLER_SCHEDULER__TIMEOUT_SECONDS": "20",
         "CRAWLER_DISPATCHER__CLAIM_SECONDS": "40",
+        # removes the jobs whose evidence could not be had, long before the last look at what is left gives up
+        "CRAWLER_AUDIT__EVERY_SECONDS": "30",
+        "CRAWLER_AUDIT__JOB_SECONDS": "60",
     }
     with proxy_to(bed) as proxy, changing(bed, namespace, *CHANGES):
         url = create_database(mariadb, "faulty")
