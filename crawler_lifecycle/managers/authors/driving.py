@@ -2,8 +2,7 @@
 
 import asyncio
 import inspect
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections.abc import Callable
 
 from crawler_lifecycle.flows.authors.open_client import without_pushes
 from crawler_lifecycle.flows.model.turns import Begun, ManagerIntent, Wake
@@ -31,6 +30,7 @@ def drive(make: Callable[[], BaseLoopScript], link: ManagerLink) -> str | None:
 
 
 def _driven(make: Callable[[], BaseLoopScript], link: ManagerLink, begun: Begun) -> str | None:
+    # the object reads the family from its command line
     family = [] if begun.family is None else [f"{FLOW_ID}={begun.family}"]
     with command_line([*family, *begun.arguments]):
         manager = make()
@@ -49,10 +49,8 @@ class Drive:
         self._began_at = begun.first_began_at
         self._is_over_time = False
 
-    def run(self) -> Coroutine[Any, Any, str | None]:
-        return self._run()
-
-    async def _run(self) -> str | None:
+    async def run(self) -> str | None:
+        """Return the stored close reason; None if another process continues the manager."""
         manager = self._manager
         if manager.is_resumed:
             if self._intent() is ManagerIntent.RUN:
@@ -64,21 +62,17 @@ class Drive:
         manager.commit()
         while True:
             intent = self._intent()
-            if not await self._goes_on(intent):
-                reason = REASONS[intent] if intent is ManagerIntent.LEAVE else self._reason(intent)
-                if (closed := await self._close(reason)) is not None:
-                    return closed
-            elif self._sleep().must_leave:
-                return None
+            if intent is not ManagerIntent.LEAVE and await self._cycle(intent):
+                if self._sleep().must_leave:
+                    return None
+            elif (reason := await self._close(intent)) is not None:
+                return reason
 
-    async def _goes_on(self, intent: ManagerIntent) -> bool:
-        """Make one cycle unless people want the manager's end at once. Return whether a further cycle follows."""
-        if intent is ManagerIntent.LEAVE or not await self._turn(intent):
-            return False
-        return bool(self._manager.loop_mode) or intent is not ManagerIntent.RUN
+    async def _cycle(self, intent: ManagerIntent) -> bool:
+        """Make one cycle. Return whether a further cycle follows.
 
-    async def _turn(self, intent: ManagerIntent) -> bool:
-        """Make one cycle. Return whether the manager continues."""
+        A manager without `loop_mode` has further cycles only while people pause, drain or stop the manager.
+        """
         manager = self._manager
         manager.may_start = intent is ManagerIntent.RUN
         if manager.may_start:
@@ -90,23 +84,23 @@ class Drive:
             return False
         if intent in STOPS:
             return bool(self._link.counts().running)
-        return goes_on and manager.workflow_loop_enabled
+        is_paused = intent is ManagerIntent.PAUSE
+        return goes_on and manager.workflow_loop_enabled and (bool(manager.loop_mode) or is_paused)
 
     def _intent(self) -> ManagerIntent:
         """Return the intent of people, or of a manager whose time is over."""
         intent = self._link.intent()
-        if (
-            intent in (ManagerIntent.RUN, ManagerIntent.PAUSE)
-            and (remaining := self._seconds_left()) is not None
-            and remaining <= 0
-        ):
-            if not self._is_over_time:
-                self._is_over_time = True
-                self._manager.set_close_reason(OVER_TIME)
-                if self._manager.at_limit == "stop":
-                    self._link.stop()
-            return AT_LIMIT.get(self._manager.at_limit, ManagerIntent.DRAIN)
-        return intent
+        if intent not in (ManagerIntent.RUN, ManagerIntent.PAUSE):
+            return intent
+        remaining = self._seconds_left()
+        if remaining is None or remaining > 0:
+            return intent
+        if not self._is_over_time:
+            self._is_over_time = True
+            self._manager.set_close_reason(OVER_TIME)
+            if self._manager.at_limit == "stop":
+                self._link.stop()
+        return AT_LIMIT.get(self._manager.at_limit, ManagerIntent.DRAIN)
 
     def _seconds_left(self) -> float | None:
         if not self._manager.max_running_time:
@@ -115,21 +109,16 @@ class Drive:
 
     def _sleep(self) -> Wake:
         manager = self._manager
-        waits: list[float | None] = [manager.loop_mode or None]
-        waits.append(getattr(manager, "seconds_to_next", None))
+        waits = [manager.loop_mode or None, manager.seconds_to_next]
         if not self._is_over_time:
             waits.append(self._seconds_left())
         seconds = min((max(0.0, wait) for wait in waits if wait is not None), default=None)
         return self._link.sleep(seconds, for_news=manager.wake_on_end)
 
-    def _reason(self, intent: ManagerIntent) -> str:
-        if reason := self._manager.get_close_reason() or REASONS.get(intent):
-            return reason
-        return WITH_FAILURES if self._manager.refusals(self._link.counts()) else FINISHED
-
-    async def _close(self, reason: str) -> str | None:
-        """Return the stored close reason; None: people have added items during the cycle."""
+    async def _close(self, intent: ManagerIntent) -> str | None:
+        """Return the stored close reason; None: people have added items, so that the next cycle follows at once."""
         manager = self._manager
         await manager.call(manager.on_close)
-        reason = manager.get_close_reason() or reason
+        if not (reason := manager.get_close_reason() or REASONS.get(intent)):
+            reason = WITH_FAILURES if manager.refusals(self._link.counts()) else FINISHED
         return reason if manager.close_on_record(reason) else None

@@ -322,6 +322,11 @@ class BaseLoopScript(BaseScript):
         if self.needs_cycles and not self.loop_mode:
             raise BadInput("loop_mode", "this manager needs the seconds between its cycles")
 
+    @property
+    def seconds_to_next(self) -> float | None:
+        """Seconds until the next cycle; None for the usual pause."""
+        return None
+
     # the end
 
     def refusals(self, counts: Counts) -> int:
