@@ -1,4 +1,4 @@
-"""The outcome is the end of a call, from the function's result or its exception."""
+"""Turn a function's result or exception into the end of its call."""
 
 import traceback
 from collections.abc import Callable

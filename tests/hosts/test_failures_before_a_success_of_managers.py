@@ -76,14 +76,14 @@ def test_each_kind_of_progress_carries_the_counts(database: Database) -> None:
 
 def test_counts_are_written_only_if_the_record_has_others() -> None:
     setbacks = Setbacks(5)
-    assert setbacks.after(["base_loop_tasks"]) is None
+    assert setbacks.to_store(["base_loop_tasks"]) is None
     setbacks.note(CodeProblem(phase="bad_outcome_hook", job="job-1", error=""), holds_job=True)
     setbacks.note(CodeProblem(phase="on_start", error=""), holds_job=False)
-    record = setbacks.after(())
+    record = setbacks.to_store(())
     assert record is not None
     assert record["failures"] == {ALL_JOBS: 1, "job-1": 1, "on_start": 1}
-    setbacks.note_record()
-    assert setbacks.after(()) is None
-    cleared = setbacks.after([ALL_JOBS, "job-1"])
+    setbacks.note_stored()
+    assert setbacks.to_store(()) is None
+    cleared = setbacks.to_store([ALL_JOBS, "job-1"])
     assert cleared is not None
     assert (cleared["failures"], cleared["at"]) == ({"on_start": 1}, record["at"])

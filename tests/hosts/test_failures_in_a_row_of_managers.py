@@ -59,7 +59,7 @@ async def test_a_changed_generator_is_told_at_once(stage: Callable[..., Stage]) 
 def test_counts_on_record_go_on_while_they_are_fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     former = Setbacks(3)
     assert not former.is_too_much(former.note(PROBLEM, holds_job=False))
-    record = former.after(())
+    record = former.to_store(())
     assert record is not None
     for age, number in ((0.0, 2), (setbacks.FRESH_SECONDS, 1)):
         now = time.time() + age

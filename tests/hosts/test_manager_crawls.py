@@ -218,13 +218,13 @@ async def test_starts_of_projects_that_wait_for_the_scheduler_service_hold_up_no
 
     temporal, catalogue = Mock(start_crawl=start_crawl), ManagerCatalogue(Mock(crawler=crawler), RunLimits())
     present = crawls.Crawls(Mock(), temporal, ManagerRef("uid", 0, 1, "token"), "shops", Mock(), catalogue)
-    waiting = [present._begin(start_of(number, "project:7")) for number in range(2 * crawls.AT_ONCE)]
-    await asyncio.wait_for(present._begin(start_of(99)), PATIENCE)
+    waiting = [present._start_in_task(start_of(number, "project:7")) for number in range(2 * crawls.REQUESTS_AT_ONCE)]
+    await asyncio.wait_for(present._start_in_task(start_of(99)), PATIENCE)
     assert started == {"flow-uid-99-1": "books"}
     is_away.clear()
     await asyncio.wait_for(asyncio.gather(*waiting), PATIENCE)
     assert set(started.values()) == {"books", "books@7"}
-    assert len(started) == 2 * crawls.AT_ONCE + 1
+    assert len(started) == 2 * crawls.REQUESTS_AT_ONCE + 1
     present.close()
 
 

@@ -27,10 +27,10 @@ from crawler_lifecycle.model.requests import PROJECT, RunRequest, StopRequest
 from crawler_lifecycle.runs.rules.plan import RunLimits, planned
 
 logger = logging.getLogger(__name__)
-KNOWN_SECONDS = 5.0  # an entry may change: later starts read the catalogue again
 T = TypeVar("T")
-AT_ONCE = 16
-LOOK_UPS = 2  # of projects' catalogue entries: each takes a thread, for long while the scheduler service is away
+ENTRY_SECONDS = 5.0  # after which an entry is read again, since it may have changed
+REQUESTS_AT_ONCE = 16  # to Temporal: starts, and as many stops
+LOOK_UPS_AT_ONCE = 2  # of projects' entries: each takes a thread, for long while the scheduler service is away
 START_SECONDS = 2.0  # the object's longest wait for starts
 CHECK_SECONDS = 60.0  # between looks for attempts without a run
 PAUSES = Backoff(timedelta(milliseconds=200), timedelta(seconds=5))  # between tries while Temporal is away
@@ -52,7 +52,7 @@ class ManagerCatalogue:
             return refused
         for start in starts:
             try:
-                request = self.preferred(RunRequest.model_validate(start.request.model_dump(exclude_none=True)))
+                request = self.for_project(RunRequest.model_validate(start.request.model_dump(exclude_none=True)))
                 planned(request, self._entry(self.deployer, request.crawler), self.limits)
             except TemporaryError as error:
                 logger.info("requests are not checked before their starts: %s", error.message)
@@ -61,12 +61,12 @@ class ManagerCatalogue:
                 refused[start.number] = error.message
         return refused
 
-    def may_have_preferred(self, request: RunRequest) -> bool:
-        """Return whether `preferred` reads the catalogue for the request."""
+    def reads_for_project(self, request: RunRequest) -> bool:
+        """Return whether `for_project` reads the catalogue for the request, which takes a thread."""
         return self.deployer is not None and any(label.startswith(PROJECT) for label in request.labels)
 
-    def preferred(self, request: RunRequest) -> RunRequest:
-        """Return the request for the entry of its project, if there is such an entry; otherwise, the request itself."""
+    def for_project(self, request: RunRequest) -> RunRequest:
+        """Return the request for its project's entry, `crawler@project`; without such an entry, the request itself."""
         for project in (label.removeprefix(PROJECT) for label in request.labels if label.startswith(PROJECT)):
             name = f"{request.crawler}@{project}"
             if self.deployer is not None and self._is_of_project(self.deployer, name, project):
@@ -82,7 +82,7 @@ class ManagerCatalogue:
     def _entry(self, deployer: Deployer, name: str) -> Crawler:
         known = self._entries.get(name)
         if known is None or monotonic() > known[0]:
-            known = self._entries[name] = monotonic() + KNOWN_SECONDS, _read(deployer, name)
+            known = self._entries[name] = monotonic() + ENTRY_SECONDS, _read(deployer, name)
         if isinstance(known[1], PermanentError):
             raise known[1]
         return known[1]
@@ -108,14 +108,15 @@ class Crawls:
         self._flow_id = flow_id
         self._on_change = on_change
         self._loop = asyncio.get_running_loop()
-        self._limit, self._look_ups = asyncio.Semaphore(AT_ONCE), asyncio.Semaphore(LOOK_UPS)
-        self._stop_limit = asyncio.Semaphore(AT_ONCE)
-        self._asked: set[str] = set()  # jobs whose workflows know of the stop
+        self._look_up_limit = asyncio.Semaphore(LOOK_UPS_AT_ONCE)
+        self._start_limit = asyncio.Semaphore(REQUESTS_AT_ONCE)
+        self._stop_limit = asyncio.Semaphore(REQUESTS_AT_ONCE)
+        self._asked: set[str] = set()  # keys whose workflows have taken the stop
         self._starting: dict[str, asyncio.Task[str | None]] = {}  # by workflow id
-        self._stopping: asyncio.Task[None] | None = None
+        self._stopping: asyncio.Task[None] | None = None  # the rounds
         self._stops_all = False
         self._reasons: dict[str, str] = {}  # for the stops of single jobs, by key
-        self._requests: dict[str, StopRequest] = {}  # by key: a repeated request is the same
+        self._requests: dict[str, StopRequest] = {}  # by key: a repetition has the first request's time and reason
         self._finishing: asyncio.Task[None] | None = None
         self._checking: asyncio.Task[None] | None = None
 
@@ -123,7 +124,7 @@ class Crawls:
 
     def begin(self) -> None:
         """Make a previous host's starts, and look after all starts from now on."""
-        self._soon(self._begin_to_check)
+        self._soon(self._check_from_now_on)
 
     def start(self, starts: Sequence[ManagerStart]) -> "Future[dict[int, str]]":
         """Start workflows for recorded attempts. The answer has the refused attempts' problems by number.
@@ -134,7 +135,7 @@ class Crawls:
 
     def stop(self) -> None:
         """Ask all crawls under way to stop, again and again until their ends are stored."""
-        self._soon(self._begin_to_stop)
+        self._soon(self._stop_all)
 
     def finish(self, reasons: Mapping[str, str]) -> "Future[None]":
         """Ask the crawls with a reason to stop. Return after some seconds at the latest; other requests continue."""
@@ -156,13 +157,14 @@ class Crawls:
                 task.cancel()
 
     async def _start_all(self, starts: Sequence[ManagerStart]) -> dict[int, str]:
-        tasks = {start.job.number: self._begin(start) for start in starts}
+        tasks = {start.job.number: self._start_in_task(start) for start in starts}
         if tasks:
             await asyncio.wait(tasks.values(), timeout=START_SECONDS)
         done = {number: task.result() for number, task in tasks.items() if task.done() and not task.cancelled()}
         return {number: problem for number, problem in done.items() if problem is not None}
 
-    def _begin(self, start: ManagerStart) -> asyncio.Task[str | None]:
+    def _start_in_task(self, start: ManagerStart) -> asyncio.Task[str | None]:
+        """Make the start in a task of its own. Return the task; a start under way keeps its task."""
         key = start.job.key
         if key not in self._starting:
             self._starting[key] = task = asyncio.create_task(self._start(start))
@@ -173,10 +175,11 @@ class Crawls:
         """Start the workflow. Return why the request is refused for good."""
         key, request = start.job.key, start.request
         try:
-            if self._catalogue.may_have_preferred(request):
-                async with self._look_ups:
-                    request = await self._patiently(key, lambda: asyncio.to_thread(self._catalogue.preferred, request))
-            async with self._limit:
+            if self._catalogue.reads_for_project(request):
+                look_up = self._catalogue.for_project
+                async with self._look_up_limit:
+                    request = await self._patiently(key, lambda: asyncio.to_thread(look_up, request))
+            async with self._start_limit:
                 await self._patiently(key, lambda: self._supervisors.start_crawl(key, request))
         except PermanentError as error:
             await self._refuse(start.job, Refusal(error.message))
@@ -217,17 +220,18 @@ class Crawls:
 
     # attempts without a run
 
-    def _begin_to_check(self) -> None:
+    def _check_from_now_on(self) -> None:
         if self._checking is None:
-            self._checking = asyncio.create_task(self._check_for_ever())
+            self._checking = asyncio.create_task(self._check_forever())
 
-    async def _check_for_ever(self) -> None:
-        await self._goes_on(self._start_again())
+    async def _check_forever(self) -> None:
+        await self._try(self._resume_starts())
         while True:
             await asyncio.sleep(CHECK_SECONDS)
-            await self._goes_on(self._check())
+            await self._try(self._check())
 
-    async def _goes_on(self, work: Coroutine[Any, Any, None]) -> None:
+    async def _try(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do the work, and log its failure: the caller's loop tries again."""
         try:
             await work
         except LifecycleError as error:
@@ -235,9 +239,10 @@ class Crawls:
         except Exception:  # our own fault must not end the checks
             logger.exception("crawls of a manager of flow %s are not looked after", self._flow_id)
 
-    async def _start_again(self) -> None:
+    async def _resume_starts(self) -> None:
+        """Make the starts that a previous host recorded, and Temporal may not have taken."""
         for start in await self._written(lambda: self._ledger.unstarted(self._ref)) or ():
-            self._begin(start)
+            self._start_in_task(start)
 
     async def _check(self) -> None:
         """Start attempts without a workflow. Refuse attempts whose workflow has closed without a run."""
@@ -248,7 +253,7 @@ class Crawls:
             if workflow.is_open:
                 continue
             if is_missing(workflow):
-                self._begin(start)
+                self._start_in_task(start)
             elif (why := refusal(workflow, await self._supervisors.failure(start.job.key))) is not None:
                 closed[start.job.key] = why
         if not closed:
@@ -260,38 +265,43 @@ class Crawls:
 
     # stops
 
-    def _begin_to_stop(self) -> None:
+    def _stop_all(self) -> None:
         if not self._stops_all:
             self._stops_all = True
-            self._go_on_to_stop()
+            self._begin_rounds()
 
     async def _finish(self, reasons: Mapping[str, str]) -> None:
         self._reasons.update(reasons)
-        self._finishing = asyncio.create_task(self._goes_on(self._ask_all()))
+        self._finishing = asyncio.create_task(self._try(self._ask_all()))
         await asyncio.wait([self._finishing], timeout=START_SECONDS)
         if self._reasons:
-            self._go_on_to_stop()
+            self._begin_rounds()
 
-    def _go_on_to_stop(self) -> None:
-        """Make the new requests at once, and repeat them."""
+    def _begin_rounds(self) -> None:
+        """Ask at once for the new requests, in place of a pause between earlier rounds."""
         if self._stopping is not None:
             self._stopping.cancel()
-        self._stopping = asyncio.create_task(self._stop())
+        self._stopping = asyncio.create_task(self._rounds())
 
-    async def _stop(self) -> None:
+    async def _rounds(self) -> None:
+        """Ask again and again: indefinitely for a stop of all, otherwise until every workflow has taken its request."""
         rounds = 0
         while self._stops_all or self._reasons:
             rounds += 1
-            await self._goes_on(self._ask_all())
+            await self._try(self._ask_all())
             await asyncio.sleep(STOP_PAUSES.seconds(rounds))
 
     async def _ask_all(self) -> None:
-        """Ask the workflows to stop. A workflow without a start gets the request later."""
+        """Ask the workflows to stop. A workflow without a start gets the request in a later round.
+
+        A reason is dropped when its workflow has taken the request, or its job has ended.
+        """
         chosen = set(self._reasons)  # while this call waits, further reasons may come
         running = {job.key for job in await self._written(lambda: self._ledger.running(self._ref)) or []}
         keys = running if self._stops_all else running & chosen
         await asyncio.gather(*(self._ask(key) for key in keys - self._asked))
-        for key in chosen - (keys - self._asked):
+        unasked = keys - self._asked
+        for key in chosen - unasked:
             self._reasons.pop(key, None)
 
     async def _ask(self, key: str) -> None:

@@ -116,21 +116,20 @@ class Desk:
             held = self.setbacks.held_jobs
             jobs = self._patiently(lambda: self.ledger.ended(self.ref, limit, without=held))
             gone = set(failing) - set(held) - {job.key for job in jobs}
-            self.setbacks.forget(
-                [ALL_JOBS, *gone] if gone else []
-            )  # the runs were reopened, or people have cancelled the items
+            if gone:  # the runs were reopened, or people have cancelled the items
+                self.setbacks.forget([ALL_JOBS, *gone])
         self.offered_ends = {(job.number, job.attempt): job.key for job in jobs}
         return jobs
 
     def react(self, reactions: list[Reaction]) -> None:
         ends = [(reaction.number, reaction.attempt) for reaction in reactions]
         jobs = [ALL_JOBS, *(self.offered_ends[end] for end in ends if end in self.offered_ends)]
-        counts = self.setbacks.after(jobs)
+        counts = self.setbacks.to_store(jobs)
         self.ignored_wakes = 0
         on_record = self._patiently(lambda: self.ledger.react(self.ref, reactions, counts))
         self.is_outdated = on_record < len(reactions)
         if not self.is_outdated:  # otherwise neither the reactions nor the counts after them are stored
-            self.setbacks.note_record(jobs)
+            self.setbacks.note_stored(jobs)
 
     def running(self) -> list[Job]:
         return self._patiently(lambda: self.ledger.running(self.ref))
@@ -146,9 +145,9 @@ class Desk:
     def offer(self, page: Page) -> Offered:
         has_progress = (page.items and not page.is_reread) or page.is_exhausted
         phases = [PAGE_PHASE] if has_progress else []
-        counts = self.setbacks.after(phases)
+        counts = self.setbacks.to_store(phases)
         offered = self._patiently(lambda: self.ledger.offer(self.ref, page, counts))
-        self.setbacks.note_record(phases)
+        self.setbacks.note_stored(phases)
         return offered
 
     def waiting(self, limit: int, after: Waiting | None) -> list[Waiting]:
@@ -184,8 +183,8 @@ class Desk:
 
     def note_setbacks(self, effects: Effects) -> None:
         """Store the counts of failures, with the effects."""
-        self._commit(effects, self.setbacks.after(()))
-        self.setbacks.note_record()
+        self._commit(effects, self.setbacks.to_store(()))
+        self.setbacks.note_stored()
 
     def find(self, keys: list[str]) -> list[Job]:
         return self._patiently(lambda: self.ledger.find(self.ref, keys))
@@ -250,9 +249,9 @@ class Desk:
     def _end_cycle(self) -> None:
         """Note the progress by the phases in the cycle."""
         passed = self.phases.take_passed()
-        if (counts := self.setbacks.after(passed)) is not None:
+        if (counts := self.setbacks.to_store(passed)) is not None:
             self._commit(NO_EFFECTS, counts)
-        self.setbacks.note_record(passed)
+        self.setbacks.note_stored(passed)
 
     def _commit(self, effects: Effects, setbacks: Mapping[str, JsonValue] | None) -> list[int]:
         call = str(uuid4())

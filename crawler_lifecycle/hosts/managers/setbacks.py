@@ -1,8 +1,8 @@
 """Count failures in author's code, by job or by phase, and pause after failures.
 
-A phase is the author's hook or page under way in an object's process. Only progress in the same job or phase makes good
-for its failures. So a generator with a failing third page is noticed although hooks continue, and a hook with a failing
-job holds up no further job.
+A phase is the author's hook or page under way in an object's process. Only progress in the same job or phase clears its
+failures. So a generator with a failing third page is noticed although hooks continue, and a hook with a failing job
+holds up no further job. A job's failure counts for ALL_JOBS, too, and any job's reaction is progress of ALL_JOBS.
 """
 
 from collections.abc import Collection, Mapping
@@ -20,21 +20,21 @@ CYCLE = "process"  # the process outside of author's code
 PAGE_PHASE = "set_parameters_gen"
 PAUSES = (1.0, 2.0, 5.0, 15.0, 60.0)  # seconds after failures without progress
 Record = dict[str, JsonValue]
-MOST_IN_A_ROW = 20  # different jobs' failures without a single reaction: all jobs fail
-ALL_JOBS = "all jobs"
+ALL_JOBS = "all jobs"  # key beside those of jobs and phases
+MOST_IN_A_ROW = 20  # failures of ALL_JOBS: the hooks fail for every job, and not for a single one
 FRESH_SECONDS = 900.0  # another host continues with counts of this age; older counts say nothing about the code
 
 
 @dataclass
 class Phases:
-    """An object's phases. Only the time from the host's answer to the next call counts."""
+    """The phases in an object's process, with their time. Only the object's own time counts: not the host's answers."""
 
     hook_seconds: float
     page_seconds: float
     name: str = START
     about: str | None = None  # key for the job in question
     _spent: float = 0.0
-    _passed: set[str] = field(default_factory=set)  # since the last sleep
+    _passed: set[str] = field(default_factory=set)  # left without a failure since the last sleep
 
     def enter(self, phase: str, about: str | None = None) -> None:
         self._passed.add(self.name)
@@ -52,7 +52,7 @@ class Phases:
         return max(0.0, self.limit - self._spent)
 
     def take_passed(self) -> Collection[str]:
-        """Return the ending cycle's phases. A page is no progress, since it may hold nothing new."""
+        """Return the phases that the ending cycle passed. A page is none: its progress counts when it has new sets."""
         self.enter(CYCLE)
         passed, self._passed = self._passed - {PAGE_PHASE}, set()
         return passed
@@ -64,9 +64,9 @@ class Setbacks:
 
     tries: int  # failures without progress after which the manager is paused
     _failures: dict[str, int] = field(default_factory=dict)  # by job or phase
-    _on_record: dict[str, int] = field(default_factory=dict)
-    _failed_at: float = 0.0  # time of the last failure
-    _held: dict[str, float] = field(default_factory=dict)  # failing jobs, with the times of their next tries
+    _stored: dict[str, int] = field(default_factory=dict)  # the failures in the ledger, for the next host
+    _failed_at: float = 0.0  # time of the last failure, by the clock that hosts share
+    _held: dict[str, float] = field(default_factory=dict)  # failing jobs, with the monotonic times of their next tries
 
     def note(self, problem: CodeProblem, *, holds_job: bool) -> CodeProblem:
         """Count the failure. `holds_job`: the job alone is tried again later."""
@@ -84,19 +84,20 @@ class Setbacks:
             return True
         return problem.failures >= self.tries or self._failures.get(ALL_JOBS, 0) >= max(self.tries, MOST_IN_A_ROW)
 
-    def after(self, progress: Collection[str]) -> Record | None:
-        """Return the counts after progress, for the record; None if the record has these counts already.
+    def to_store(self, progress: Collection[str]) -> Record | None:
+        """Return the counts after progress, for the ledger; None if the ledger has these counts already.
 
-        `progress`: phases, or jobs with ALL_JOBS. The counts are stored together with the progress: otherwise, the
-        next host would count failures from before the progress.
+        `progress`: phases, or jobs with ALL_JOBS. The caller stores the counts in one transaction with the progress,
+        since the next host would otherwise count failures from before the progress. `note_stored` follows the write: a
+        write that fails is no progress.
         """
         remaining = self._without(progress)
-        return None if remaining == self._on_record else {"failures": {**remaining}, "at": self._failed_at}
+        return None if remaining == self._stored else {"failures": {**remaining}, "at": self._failed_at}
 
-    def note_record(self, progress: Collection[str] = ()) -> None:
-        """Note that the progress and the counts after it are stored."""
+    def note_stored(self, progress: Collection[str] = ()) -> None:
+        """Note that the progress is stored, with the counts after it."""
         self.forget(progress)
-        self._on_record = dict(self._failures)
+        self._stored = dict(self._failures)
 
     def forget(self, progress: Collection[str]) -> None:
         """Forget the failures of phases, or of jobs with ALL_JOBS."""
@@ -111,7 +112,7 @@ class Setbacks:
     def take_over(self, record: Mapping[str, Any]) -> None:
         """Continue with a previous host's counts: code that fails always must not begin anew with each host."""
         if record:
-            self._on_record, self._failed_at = dict(record["failures"]), record["at"]
+            self._stored, self._failed_at = dict(record["failures"]), record["at"]
             if time() - self._failed_at < FRESH_SECONDS:
                 self._failures.update(record["failures"])
 
