@@ -14,6 +14,7 @@ from crawler_lifecycle.limits.ports import LimitStore
 from crawler_lifecycle.model.limits import (
     CRAWLER,
     LABEL,
+    LEAST_TASKS,
     ChosenScope,
     LimitChange,
     LimitRecord,
@@ -22,16 +23,21 @@ from crawler_lifecycle.model.limits import (
     in_words,
 )
 
-# A scope may keep these places for the first run in a line, and another run needs as many: a scope with more room has
-# no cause to hold a run.
-RUNS_WITHOUT_GRANT = 2
-TASKS_WITHOUT_GRANT = 4
+# To start, a run needs a place for itself and up to two places for tasks: a main task and a child task. A scope may
+# keep as many places for the first run in the line, while another scope holds the run. So a scope with room for two
+# runs has no cause to hold a run.
+ROOM_IN_RUNS = 2
+ROOM_IN_TASKS = 2 * LEAST_TASKS
 ACCEPT = "`allow_unknown` (crawlctl: --allow-unknown)"
 DISPATCHER_PATIENCE = 6.0  # seconds; a dispatcher that works makes a pass meanwhile, also after failures
 
 
 class LimitCommands:
-    """Commands that change limits return all limits after the change."""
+    """Commands that change limits return all limits after the change.
+
+    A command reads its request's scope first, to refuse a bad request before the database is opened, since opening
+    may be slow.
+    """
 
     def __init__(self, context: ControlContext[LimitStore]) -> None:
         self._context = context
@@ -45,7 +51,7 @@ class LimitCommands:
 
     def change(self, request: LimitChange) -> Sequence[LimitRecord]:
         """Write the values that the request names. BadInput for a request without a value, or for an unknown name."""
-        scope, values = request.scope, request.values  # before the database is opened, which may be slow
+        scope, values = request.scope, request.values
         self._refuse_unknown(request)
         self._context.store.limits.change(scope, values, self._context.requester.name)
         return self.all()
@@ -113,9 +119,9 @@ def scopes_with_room(records: Sequence[LimitRecord]) -> list[LimitRecord]:
 
 
 def _has_room(record: LimitRecord) -> bool:
-    has_run = record.runs is None or record.runs_begun + RUNS_WITHOUT_GRANT <= record.runs
-    places = record.tasks_in_cluster + record.places_kept
-    return has_run and (record.tasks is None or places + TASKS_WITHOUT_GRANT <= record.tasks)
+    tasks = record.tasks_in_cluster + record.places_kept
+    has_room_for_runs = record.runs is None or record.runs_begun + ROOM_IN_RUNS <= record.runs
+    return has_room_for_runs and (record.tasks is None or tasks + ROOM_IN_TASKS <= record.tasks)
 
 
 def pauses(records: Sequence[LimitRecord]) -> list[str]:
