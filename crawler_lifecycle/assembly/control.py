@@ -9,7 +9,7 @@ from copy import copy
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from crawler_lifecycle.assembly.checks import check_all
 from crawler_lifecycle.assembly.parts import Parts
@@ -28,20 +28,16 @@ from crawler_lifecycle.model.states import ListedStatus
 from crawler_lifecycle.runs.commands.runs import RunCommands
 from crawler_lifecycle.runs.model import Attention, FlowsInNeed, RequestsInNeed
 from crawler_lifecycle.runs.rules.outcome import FAILURES_SHOWN
+from crawler_lifecycle.schedules.commands.late_starts import requests_without_run
 from crawler_lifecycle.schedules.commands.schedule_commands import ScheduleCommands
 from crawler_lifecycle.settings.installation import Installation, locate
 from crawler_lifecycle.temporal.engine import Engine
-
-if TYPE_CHECKING:
-    from crawler_lifecycle.assembly.store import SqlStore
-    from crawler_lifecycle.audits.commands import AuditCommands  # slow to import: with Temporal's client
-    from crawler_lifecycle.temporal.engine import Engine
 
 MOST_FLOWS = 10  # named in an answer
 PARTS_SECONDS = 15.0  # the shared parts are checked at most once in this time, however many callers there are
 
 
-async def attention(context: "ControlContext[SqlStore]", engine: "Engine", audits: "AuditCommands") -> Attention:
+async def attention(context: ControlContext[SqlStore], engine: Engine, audits: AuditCommands) -> Attention:
     now = datetime.now(UTC)
     audit_problem = await _audit_problem(context, audits)
     without_run = await _without_run(engine, now)
@@ -49,21 +45,19 @@ async def attention(context: "ControlContext[SqlStore]", engine: "Engine", audit
 
 
 def _counted(
-    store: "SqlStore", now: datetime, audit_problem: str | None, without_run: RequestsInNeed | None
+    store: SqlStore, now: datetime, audit_problem: str | None, without_run: RequestsInNeed | None
 ) -> Attention:
-    failed = store.records.counts(RunFilter(listed=(ListedStatus.FAILED,), since=now - FAILURES_SHOWN, flows=True))
-    approvals = store.flow_records.awaiting_approval(limit=MOST_FLOWS)
-    hostless = store.flow_records.without_host(now - HOST_PATIENCE, limit=MOST_FLOWS)
-    saturated = store.records.saturated(0)
-    with_failures = store.flow_records.with_failed_items(now - FAILURES_SHOWN, limit=MOST_FLOWS)
+    runs, flows = store.records, store.flow_records
+    failed = runs.counts(RunFilter(listed=(ListedStatus.FAILED,), since=now - FAILURES_SHOWN, flows=True))
+    saturated = runs.saturated(0)
     return Attention(
         failed_runs=sum(failed.counts.values()),
         more_failed_runs=bool(failed.at_least),
-        with_failed_items=FlowsInNeed(total=with_failures[0], flows=with_failures[1]),
+        with_failed_items=_in_need(flows.with_failed_items(now - FAILURES_SHOWN, limit=MOST_FLOWS)),
         saturated_runs=saturated.total,
         more_saturated_runs=saturated.has_more,
-        awaiting_approval=FlowsInNeed(total=approvals[0], flows=approvals[1]),
-        without_host=FlowsInNeed(total=hostless[0], flows=hostless[1]),
+        awaiting_approval=_in_need(flows.awaiting_approval(limit=MOST_FLOWS)),
+        without_host=_in_need(flows.without_host(now - HOST_PATIENCE, limit=MOST_FLOWS)),
         open_findings=sum(store.findings.overview(audits=0, findings=0).open.values()),
         pauses=store.limits.pauses(),
         without_run=without_run,
@@ -71,16 +65,20 @@ def _counted(
     )
 
 
-async def _without_run(engine: "Engine", now: datetime) -> RequestsInNeed | None:
-    from crawler_lifecycle.schedules.commands.late_starts import requests_without_run
+def _in_need(found: tuple[int, list[str]]) -> FlowsInNeed:
+    total, ids = found
+    return FlowsInNeed(total=total, flows=ids)
 
+
+async def _without_run(engine: Engine, now: datetime) -> RequestsInNeed | None:
+    """Return the requests without a run; None if Temporal does not answer."""
     try:
         return await requests_without_run(engine, now)
     except LifecycleError:
         return None
 
 
-async def _audit_problem(context: "ControlContext[SqlStore]", audits: "AuditCommands") -> str | None:
+async def _audit_problem(context: ControlContext[SqlStore], audits: AuditCommands) -> str | None:
     """Return why no audit was complete lately; None if an audit was in time, and if Temporal does not know."""
     overview = await context.calls.run(lambda: audits.overview(audits=1, findings=0))
     try:
@@ -97,7 +95,8 @@ class Control:
         self.installation = installation
         engine = Engine(installation.temporal, installation.settings.worker.task_queue)
         self.parts = Parts(installation.settings)
-        self._checking, self._checked_at, self._checks = asyncio.Lock(), -PARTS_SECONDS, list[Check]()
+        self._checking = asyncio.Lock()  # so simultaneous callers share a check
+        self._checked_at, self._checks = -PARTS_SECONDS, list[Check]()  # for the shared parts
         self._set_up(ControlContext(installation, self.parts), engine)
 
     def _set_up(self, context: ControlContext[SqlStore], engine: Engine) -> None:
