@@ -1,6 +1,6 @@
 """The command that creates a schedule, or replaces a schedule: for runs, for flows, and for crawl managers."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from crawler_lifecycle.flows.model.definition import FlowDefinition
     from crawler_lifecycle.schedules.model import ManagerSchedule, ScheduledManager, ScheduleRequest
 
-RULES = ("paused", "overlap", "time_zone")  # options with the names of the request's fields
+RULES = ("paused", "overlap", "time_zone", "cron")  # options, named as the request's fields
 RULES_IN_SECONDS = ("every", "offset", "jitter", "missed_window")  # the fields have these names with `_seconds`
+REPEATABLE = {"labels": "--label", "settings": "--setting"}  # options, by differently named parameters
 DASHES = "--"
 WORDS_BEHIND = "crawlctl.behind"  # key in the context's `meta`; value: number of words after `--`
 OVERLAPS = ("skip", "queue", "replace", "allow")  # explained in the help of --overlap
@@ -32,48 +33,47 @@ def make_schedule(
     file: Path | None,
     manager: "FlowDefinition | ScheduledManager | None",
     arguments: Arguments,
-    options: dict[str, Any],
+    options: Mapping[str, Any],
 ) -> "ScheduleRequest | ManagerSchedule":
-    """Return the request for a schedule. `options` has the options for the schedule, which are removed from `options`,
-    and the options for its runs. `file`, `manager`: the flow, in place of a crawler.
+    """Return the request for a schedule with a single subject: a crawler's runs, a flow in a file, or a manager.
+
+    `options` has the schedule's options and its runs' options.
     """
     from crawler_lifecycle.managers.cli.flow_files import definition_in
     from crawler_lifecycle.model.requests import refusals_as_bad_input
     from crawler_lifecycle.schedules.model import ManagerSchedule, Overlap, ScheduledManager, ScheduleRequest
 
-    rules: dict[str, Any] = {name: options.pop(name) for name in RULES}
-    rules |= {f"{name}_seconds": options.pop(name) for name in RULES_IN_SECONDS}
-    rules |= {"overlap": Overlap(rules["overlap"]), "cron": list(options.pop("cron"))}
-    requested_by = options.pop("requested_by")
     if [crawler, file, manager].count(None) != 2:
         raise BadInput(
             "CRAWLER", "either a crawler or a flow in a file (--flow) or --manager is needed, and a single one"
         )
-    if file is not None or manager is not None:
-        whose = "the crawls in the file of --flow" if file is not None else "the crawls of a manager"
-        _refuse_run_options({**options, "arg": arguments}, whose)
-        rules["requested_by"] = requested_by
-        if isinstance(manager, ScheduledManager):
-            with refusals_as_bad_input():
-                return ManagerSchedule(schedule_id=schedule_id, manager=manager, **rules)
-        rules["flow"] = manager if file is None else definition_in(file, None, None)
-    elif crawler is not None:
-        options |= {"requested_by": requested_by, "trigger": "scheduled"}
-        rules["run"] = make_request(crawler, arguments, options)
+    rules = {name: options[name] for name in RULES} | {f"{name}_seconds": options[name] for name in RULES_IN_SECONDS}
+    rules |= {"schedule_id": schedule_id, "overlap": Overlap(rules["overlap"]), "cron": list(rules["cron"])}
+    run_options = {name: value for name, value in options.items() if name not in (*RULES, *RULES_IN_SECONDS)}
+    if crawler is not None:
+        run = make_request(crawler, arguments, run_options | {"trigger": "scheduled"})
+        with refusals_as_bad_input():
+            return ScheduleRequest(run=run, **rules)
+    rules["requested_by"] = run_options.pop("requested_by")
+    whose = "the crawls of a manager" if file is None else "the crawls in the file of --flow"
+    _refuse_run_options(run_options | {"arg": arguments}, whose)
+    flow = manager if file is None else definition_in(file, None, None)
     with refusals_as_bad_input():
-        return ScheduleRequest(schedule_id=schedule_id, **rules)
+        if isinstance(flow, ScheduledManager):
+            return ManagerSchedule(manager=flow, **rules)
+        return ScheduleRequest(flow=flow, **rules)
 
 
-def _refuse_run_options(options: dict[str, Any], whose: str) -> None:
+def _refuse_run_options(options: Mapping[str, Any], whose: str) -> None:
     """Raise BadInput for the first option with a value."""
     given = next((name for name, value in options.items() if value), None)
     if given is not None:
-        option = "--" + given.removesuffix("s" if given in ("labels", "settings") else "").replace("_", "-")
+        option = REPEATABLE.get(given, f"--{given.replace('_', '-')}")
         raise BadInput(option, f"is for a run; {whose} have their own options")
 
 
 class CommandWithDashes(click.Command):
-    """A command with the number of words after `--` in its context."""
+    """A command with the number of words after `--` in its context, since click removes `--` from the words."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         ctx.meta[WORDS_BEHIND] = len(args) - args.index(DASHES) - 1 if DASHES in args else 0
@@ -81,7 +81,7 @@ class CommandWithDashes(click.Command):
 
 
 def words_in_front(words: Sequence[str]) -> Sequence[str]:
-    """Return the words in front of `--`. Only options may follow the words in the command line."""
+    """Return the words in front of `--`; `words` are the command's last arguments."""
     behind: int = click.get_current_context().meta[WORDS_BEHIND]
     return words[: max(0, len(words) - behind)]
 
@@ -156,7 +156,7 @@ def create(
         raise BadInput("manager_arguments", "are for crawl managers (--manager)")
     flow = None
     if manager is not None:
-        if crawler is not None:  # the first word after `--`
+        if crawler is not None:  # click gives the first word to CRAWLER, although the word follows `--`
             manager_arguments, crawler = (crawler, *manager_arguments), None
         if in_front := words_in_front(manager_arguments):
             raise BadInput(
@@ -184,14 +184,18 @@ def _refusals_with_name_of_arguments() -> "Iterator[None]":
 def _manager_of(
     target: str, schedule_id: str, words: tuple[str, ...], state: Path | None
 ) -> "FlowDefinition | ScheduledManager":
-    """Return the flow for a crawl manager by its class or its file; a name in the catalogue stays a name."""
+    """Return the flow for a crawl manager by its class or its file.
+
+    A name in the catalogue stays a name, since the API itself reads the manager's entry. The flow is made here only to
+    check the arguments.
+    """
     from crawler_lifecycle.flows.model.requests import StartManager
     from crawler_lifecycle.managers.cli.targets import check_arguments, definition_for
     from crawler_lifecycle.model.requests import refusals_as_bad_input
     from crawler_lifecycle.schedules.model import ScheduledManager
 
     if ":" in target or target.endswith(".py"):
-        return definition_for(target, words, schedule_id, None, "default")
+        return definition_for(target, words, family=schedule_id, name=None, queue="default")
     with refusals_as_bad_input():
         scheduled = ScheduledManager(name=target, arguments=list(words))
         start = StartManager(manager=target, family=schedule_id, arguments=words)

@@ -60,17 +60,19 @@ def _request_of(details: "ScheduleDetails") -> "ScheduleRequest | None":
     from crawler_lifecycle.schedules.model import ScheduleRequest
 
     values = details.model_dump(include=set(ScheduleRequest.model_fields) - {"run", "flow"})
-    run = details.run.model_copy(update={"requested_by": None}) if details.run else None
     try:
-        return _normal(ScheduleRequest.model_validate({**values, "run": run, "flow": details.flow}))
+        return _comparable(ScheduleRequest.model_validate({**values, "run": details.run, "flow": details.flow}))
     except ValidationError:
         return None
 
 
-def _normal(request: "ScheduleRequest") -> "ScheduleRequest":
-    """Return the request without requester and without the default window."""
-    default = request.model_copy(update={"missed_window_seconds": None}).window_seconds
-    window = None if request.window_seconds == default else request.window_seconds
+def _comparable(request: "ScheduleRequest") -> "ScheduleRequest":
+    """Return the request for a comparison: without the requester, and without the default window.
+
+    Temporal keeps no defaults: a schedule in Temporal always has a window.
+    """
+    default_window = request.model_copy(update={"missed_window_seconds": None}).window_seconds
+    window = None if request.window_seconds == default_window else request.window_seconds
     run = request.run.model_copy(update={"requested_by": None}) if request.run else None
     return request.model_copy(update={"missed_window_seconds": window, "run": run, "requested_by": None})
 
@@ -121,7 +123,7 @@ def _requests_in(file: Path) -> "list[ScheduleRequest]":
         name = str(values.get("schedule_id", f"number {number + 1}"))
         try:
             with refusals_as_bad_input():
-                requests.append(_normal(ScheduleRequest.model_validate_json(to_json(values))))
+                requests.append(_comparable(ScheduleRequest.model_validate_json(to_json(values))))
         except BadInput as error:
             raise BadInput(f"{file}: schedule {name}: {error.field}", error.expected) from error
     names = [request.schedule_id for request in requests]
@@ -167,7 +169,7 @@ def _apply_one(
     fields = _differences(_request_of(details), request)
     if fields and not dry_run:
         if fields != ["paused"]:
-            write_schedule(request, open_direct, state, actor, replace=True)
+            write_schedule(request, open_direct, state, actor, replace=True)  # changes all fields but `paused`
         if request.paused is not details.paused:
             change_state = schedules.pause if request.paused else schedules.resume
             change_state(name, reason="as in the applied file", actor=actor)
