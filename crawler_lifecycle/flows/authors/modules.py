@@ -23,7 +23,7 @@ import crawler_lifecycle
 from crawler_lifecycle.errors import LifecycleError, NotReady
 
 STANDARD_LIBRARY = sysconfig.get_path("stdlib")
-PRODUCT = str(Path(crawler_lifecycle.__file__).parent)  # an author looks for the line in the own file
+PRODUCT = str(Path(crawler_lifecycle.__file__).parent)  # authors' tracebacks go without its frames
 MODULE_NAME = re.compile(r"\w+(\.\w+)*")
 IMPORT = f"import json, sys; sys.path[:] = json.loads(sys.argv[1]); from {__name__} import load; load([sys.argv[2]])"
 IMPORT_SECONDS = 30.0  # time limit for a new process
@@ -71,7 +71,10 @@ class Modules:
         return [*self.modules, *self.broken]
 
     def function(self, reference: str) -> Callable[..., Any] | None:
-        """Return the function or class for `module:qualname`; None if no module of the host defines the name."""
+        """Return the function or class for `module:qualname`; None if no module of the host defines the name.
+
+        A name that the module only imports gives None: a reference names the defining module.
+        """
         module_name, _, name = reference.partition(":")
         function: Callable[..., Any] | None = getattr(self.modules.get(module_name), name, None)
         if not callable(function) or getattr(function, "__module__", None) != module_name:

@@ -1,14 +1,18 @@
 """Endpoints for commands to flows: push, append, cancel, retry, approve, hold, stop."""
 
 import json
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 from urllib.parse import quote
 
 from fastapi import APIRouter, Request, Response
+from pydantic import ConfigDict, Field
 
+from crawler_lifecycle.base.limits import LONGEST_NAME
+from crawler_lifecycle.base.names import Label
 from crawler_lifecycle.base.requesters import of_token
 from crawler_lifecycle.flows.commands.definitions import read_definition, read_fragment
-from crawler_lifecycle.flows.http.flows import AppendBody, CurrentApi, Flow, FlowBody
+from crawler_lifecycle.flows.http.flows import CurrentApi, Flow
+from crawler_lifecycle.flows.model.definition import FlowDefinition, Fragment
 from crawler_lifecycle.flows.model.records import FlowAnswer
 from crawler_lifecycle.flows.model.requests import (
     AppendMembers,
@@ -28,6 +32,23 @@ from crawler_lifecycle.http.tokens import Token
 Model = TypeVar("Model", bound=FlowRequest)
 router = APIRouter(prefix="/v1/flows", tags=["flows"], dependencies=OPERATING)
 ALL_JOBS, ALL_FAILED_JOBS, TERMINATE = CancelMembers(), RetryMembers(), StopFlow()
+
+
+class FlowBody(FlowDefinition):
+    """A flow's definition: crawls, approvals, and steps by the names of their functions."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=False)  # `definitions` reads the parts strictly
+
+
+class AppendBody(FlowRequest):
+    """Members to add to an open flow."""
+
+    model_config = ConfigDict(strict=False)
+    key: Label = Field(description="chosen by the client: a second request with the same key adds nothing")
+    group: Annotated[str, Field(max_length=LONGEST_NAME * 20)] = Field(
+        default="", description="path of the sub-workflow that receives the members; empty: the flow's top level"
+    )
+    fragment: Fragment = Field(description="groups and members, with paths relative to `group`")
 
 
 def effect(conflict: str, missing: str = document.NO_FLOW_OR_JOB) -> Responses:

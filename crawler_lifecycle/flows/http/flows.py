@@ -4,21 +4,19 @@ from collections.abc import AsyncIterator
 from typing import Annotated, Any, Protocol, TypeAlias
 
 from fastapi import APIRouter, Depends, Path, Query
-from pydantic import ConfigDict, Field
+from pydantic import Field
 from starlette.responses import StreamingResponse
 
 from crawler_lifecycle.base.base import Message
 from crawler_lifecycle.base.limits import LONGEST_NAME
-from crawler_lifecycle.base.names import LONGEST_PATH, ROOT, Label
+from crawler_lifecycle.base.names import LONGEST_PATH, ROOT
 from crawler_lifecycle.context import ControlContext
 from crawler_lifecycle.errors import LifecycleError, NotFound
 from crawler_lifecycle.flows.commands.flow_commands import FlowCommands
 from crawler_lifecycle.flows.commands.following import FollowedFlow
 from crawler_lifecycle.flows.commands.reading import PictureFormat, picture
-from crawler_lifecycle.flows.model.definition import FlowDefinition, Fragment
 from crawler_lifecycle.flows.model.manager_records import ManagerStatus
 from crawler_lifecycle.flows.model.records import FlowStatus, FlowSummary, MemberRecord, Why
-from crawler_lifecycle.flows.model.requests import FlowRequest
 from crawler_lifecycle.flows.model.values import untagged
 from crawler_lifecycle.flows.ports.ledger import FlowStore
 from crawler_lifecycle.flows.ports.records import AttemptRecord, FlowLine
@@ -45,23 +43,6 @@ Explained = Annotated[
     str | None,
     Query(min_length=1, max_length=LONGEST_PATH, description="path of a job or sub-workflow; default: the whole flow"),
 ]
-
-
-class FlowBody(FlowDefinition):
-    """A flow's definition: crawls, approvals, and steps by the names of their functions."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=False)  # `definitions` reads the parts strictly
-
-
-class AppendBody(FlowRequest):
-    """Members to add to an open flow."""
-
-    model_config = ConfigDict(strict=False)
-    key: Label = Field(description="chosen by the client: a second request with the same key adds nothing")
-    group: Annotated[str, Field(max_length=LONGEST_NAME * 20)] = Field(
-        default="", description="path of the sub-workflow that receives the members; empty: the flow's top level"
-    )
-    fragment: Fragment = Field(description="groups and members, with paths relative to `group`")
 
 
 class FlowPage(Message):
@@ -145,21 +126,23 @@ def list_flows(
     reads at most 1,000 flows for an answer.
     """
     list_name = f"{api.control.context.store.records.installation()}:flows:{state}:{family}:{attention}:{search}"
+    older_than: str | None = None
     if cursor is not None:
-        older_than: str | None = read_place(cursor, list_name)
-    else:
-        older_than = None if before is None else api.control.flows.row(before)[0]
-    end = None if search is None else api.control.flows.end_of_search(older_than)
+        older_than = read_place(cursor, list_name)
+    elif before is not None:
+        older_than, _ = api.control.flows.row(before)
+    # the oldest flow that the search reads for a page, also without a match: the next page begins after this flow
+    end_of_search = None if search is None else api.control.flows.end_of_search(older_than)
     page = api.control.flows.list(
         limit=limit + 1,
         before=older_than,
         states=state or None,
         family=family,
         search=search,
-        down_to=end,
+        down_to=end_of_search,
         attention=attention,
     )
-    last = page[limit - 1].uid if len(page) > limit else end
+    last = page[limit - 1].uid if len(page) > limit else end_of_search
     next_cursor = None if last is None else make_cursor(last, list_name)
     return FlowPage(flows=list(page[:limit]), next=next_cursor)
 
@@ -249,16 +232,20 @@ async def follow_flow(api: CurrentApi, caller: Caller, flow: Flow) -> StreamingR
     return stream(api, caller, _events(api, flow))
 
 
+# after the routes above: a flow's id may have slashes, so the path would match their addresses, too
 @router.get("/{flow:path}", dependencies=READING, responses=problems(_404=document.NO_FLOW))
 def get_flow(api: CurrentApi, flow: Flow) -> FlowView:
     """Return a flow with its counts, its sub-workflows and its timeline."""
     status = api.control.flows.status(flow)  # NotFound without such a flow
     (summary,) = api.control.flows.list(limit=1, ids=[flow])
+    # most graphs need no query for managers: `items` has sums once a manager has begun, and a manager's own flow has a
+    # single member
+    may_have_managers = summary.items is not None or summary.total == 1
     return FlowView(
         flow=summary,
         status=status,
         timeline=list(api.control.flows.lines(flow)),
-        managers=list(api.control.flows.managers(flow)) if summary.items or summary.total == 1 else [],
+        managers=list(api.control.flows.managers(flow)) if may_have_managers else [],
         temporal_url=workflow_url(api, flow_workflow_id(summary.uid)),
     )
 

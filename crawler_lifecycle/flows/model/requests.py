@@ -17,7 +17,7 @@ from crawler_lifecycle.flows.model.definition import FlowDefinition, Fragment
 from crawler_lifecycle.model.manager_items import Item, ItemState
 
 LARGEST_NUMBER = 1 << 31
-Number = Annotated[int, Field(ge=1, lt=LARGEST_NUMBER)]
+Number = Annotated[int, Field(ge=1, lt=LARGEST_NUMBER)]  # an item's number, in a column with 32 bits
 Paths = Annotated[tuple[Path, ...], Field(max_length=MOST_MEMBERS, strict=False)]
 Actor = Annotated[str, Field(max_length=LONGEST_REQUESTER)]
 Note = Annotated[str, Field(max_length=1024)]
@@ -100,7 +100,7 @@ class CancelMembers(FlowRequest):
 class Downstream(StrEnum):
     """Reach for a retry beyond the named members."""
 
-    CANCELLED = "cancelled"  # dependents with no reason but the retried members stand again
+    CANCELLED = "cancelled"  # dependents, cancelled only for the retried members' sake, are open again
     ALL = "all"  # all descendants execute again, the completed members included
 
 
@@ -149,7 +149,8 @@ class HoldFlow(FlowRequest):
     )
 
 
-# requests for a stored flow that a door answers with the changed members
+# Requests for a stored flow; a door answers with the changed members. A `StopFlow` becomes a `HoldFlow` for a drain,
+# and otherwise a `CancelMembers`.
 ChangeFlow = CancelMembers | RetryMembers | ApproveMember | HoldFlow
 
 
@@ -196,7 +197,7 @@ class StartManager(FlowRequest):
 
 
 class ItemsRequest(FlowRequest):
-    """Fields in all requests."""
+    """Fields in all requests for items."""
 
     manager: Path | None = Field(default=None, description="path of the manager; default: the flow's only manager")
 
