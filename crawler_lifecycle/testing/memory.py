@@ -1,6 +1,5 @@
 """`MemoryFlow`: a flow in memory for authors' tests, by the service's rules, without database, Temporal and cluster."""
 
-from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -39,7 +38,11 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class MemoryFlow:
-    """A flow in memory. `advance` plans. Doors (push, cancel, retry) change the rows as in the service."""
+    """A flow in memory. `advance` plans. Doors (push, cancel, retry) change the rows as in the service.
+
+    The planner has plans and observations beyond the ledger's rows. So after a door or an end, the planner restores the
+    changed rows, as in a supervisor.
+    """
 
     def __init__(self, definition: FlowDefinition, now: datetime = NOW) -> None:
         self.id, self.family = definition.id, definition.family
@@ -55,7 +58,7 @@ class MemoryFlow:
         self.run_ids: dict[int, int] = {}  # of crawls' last attempts, by member's number
         self._results: dict[tuple[int, int], str] = {}  # by member's number and generation
         self.ledger = merging.new_ledger(definition)
-        self._keep(merging.push(self.ledger, definition, now))
+        self._store(merging.push(self.ledger, definition, now))
         self.planner = Planner(self.ledger)
 
     # doors
@@ -65,23 +68,23 @@ class MemoryFlow:
         return self.push_definition(workflow.definition())
 
     def push_definition(self, definition: FlowDefinition) -> Merged:
-        merged = self._take(merging.push(self.ledger, definition, self.now))
+        merged = self._merge(merging.push(self.ledger, definition, self.now))
         if definition.context is not None:
             self.group_contexts[TOP], self.has_context = definition.context, True
         return merged
 
     def append(self, request: AppendMembers) -> Merged:
-        return self._take(merging.append(self.ledger, request, self.now))
+        return self._merge(merging.append(self.ledger, request, self.now))
 
     def graft(self, request: GraftMembers) -> Merged:
-        merged = self._take(merging.graft(self.ledger, request, self.now))
+        merged = self._merge(merging.graft(self.ledger, request, self.now))
         self.group_contexts[self.ledger.paths_of_groups()[request.grafter]] = dict(request.context)
         return merged
 
     def grow(self, group: int) -> Merged:
         """Add the members for a crawl's tasks."""
         row, definition = self.ledger.groups[group], self.group_definitions[group]
-        return self._take(merging.grow(self.ledger, row, definition, self.now))
+        return self._merge(merging.grow(self.ledger, row, definition, self.now))
 
     def apply_request(self, request: ChangeFlow) -> int:
         """Take a request; return the number of changed members."""
@@ -111,8 +114,8 @@ class MemoryFlow:
         effect = retry(self.ledger, request, self.now)
         if request.changes_arguments:
             named = {row.number for row in selected(self.ledger, request.paths)}
-            changed = {row.number: self._changed(row, request) for row in effect.members if row.number in named}
-            self.arguments |= changed
+            changed = [row for row in effect.members if row.number in named]
+            self.arguments |= {row.number: self._changed_arguments(row, request) for row in changed}
         return self._apply(effect)
 
     def _approve(self, request: ApproveMember) -> int:
@@ -135,6 +138,7 @@ class MemoryFlow:
         return plan
 
     def write(self, plan: Plan) -> None:
+        """Write the plan's rows. The planner has the rows already."""
         self.ledger.put((change.row for change in plan.changes), plan.groups)
         if plan.flow_state is not None:
             self.ledger.flow = replace(self.ledger.flow, state=plan.flow_state)
@@ -151,7 +155,7 @@ class MemoryFlow:
         self.planner.observe(seen)
 
     def keep_result(self, row: MemberRow, value: object) -> None:
-        """Keep a result: a crawl's receipt, or a decision."""
+        """Keep a result without a function: a crawl's receipt, or an approval's decision."""
         self._results[row.number, row.generation] = to_text("result", value, LARGEST_RESULT)
 
     def rebuild(self) -> None:
@@ -202,50 +206,6 @@ class MemoryFlow:
         """Return the result for a member, or a nested dict for a sub-workflow; None without a result."""
         return contexts.recorded(self.ledger, self.results(), [path]).get(path)
 
-    # inside
-
-    def _changed(self, row: MemberRow, request: RetryMembers) -> JsonValue:
-        work, former = self.definitions[row.number].work, self.arguments.get(row.number)
-        return changed_arguments(row.path, work, former, request.arguments or {}, request.removed_arguments)
-
-    def _is_present(self, number: int, generation: int) -> bool:
-        row = self.ledger.members.get(number)
-        return row is not None and row.generation == generation and row.state is MemberState.COMPLETED
-
-    def _apply(self, effect: Effect) -> int:
-        effect.apply(self.ledger)
-        if effect.flow is not None:
-            self.planner.take_flow(effect.flow)
-        self.planner.restore(effect.members)
-        self.updated_at = self.now
-        return effect.count
-
-    def _take(self, merged: Merged) -> Merged:
-        self._keep(merged)
-        members, groups = [row for row, _ in merged.members], [row for row, _ in merged.groups]
-        if merged.removed_members or merged.removed_groups or not self.planner.fits(members, groups):
-            self.rebuild()
-        else:
-            self.planner.restore(members, groups)
-        if merged.flow is not None:
-            self.planner.take_flow(merged.flow)
-        self.updated_at = self.now
-        return merged
-
-    def _keep(self, merged: Merged) -> None:
-        merged.apply(self.ledger)
-        self.definitions |= {row.number: definition for row, definition in merged.members}
-        self.approvals |= {row.number for row, _ in merged.members if row.kind is MemberKind.APPROVAL}
-        for row, definition in merged.groups:
-            self.group_contexts[row.number] = dict(definition.context)
-            self.group_definitions[row.number] = definition
-        self._forget(merged.removed_members)
-
-    def _forget(self, numbers: Iterable[int]) -> None:
-        for number in numbers:
-            self.definitions.pop(number, None)
-            self.approvals.discard(number)
-
     def is_grafter(self, row: MemberRow) -> bool:
         groups = self.ledger.groups.values()
         return any(group.growth is GroupGrowth.GRAFT and group.grower == row.number for group in groups)
@@ -256,3 +216,47 @@ class MemoryFlow:
         if group.growth is not GroupGrowth.TASKS or group.grower is None:
             return None
         return self.ledger.members[group.grower], int(row.path.removeprefix(joined(group.path, "")))
+
+    # inside
+
+    def _changed_arguments(self, row: MemberRow, request: RetryMembers) -> JsonValue:
+        work, former = self.definitions[row.number].work, self.arguments.get(row.number)
+        return changed_arguments(row.path, work, former, request.arguments or {}, request.removed_arguments)
+
+    def _is_present(self, number: int, generation: int) -> bool:
+        row = self.ledger.members.get(number)
+        return row is not None and row.generation == generation and row.state is MemberState.COMPLETED
+
+    def _apply(self, effect: Effect) -> int:
+        """Write a request's effect, and restore the planner. Return how many members changed."""
+        effect.apply(self.ledger)
+        if effect.flow is not None:
+            self.planner.take_flow(effect.flow)
+        self.planner.restore(effect.members)
+        self.updated_at = self.now
+        return effect.count
+
+    def _merge(self, merged: Merged) -> Merged:
+        """Store a push, an append, a graft or tasks, and restore the planner; changed needs take a new planner."""
+        self._store(merged)
+        members, groups = [row for row, _ in merged.members], [row for row, _ in merged.groups]
+        if merged.removed_members or merged.removed_groups or not self.planner.fits(members, groups):
+            self.rebuild()
+        else:
+            self.planner.restore(members, groups)
+        if merged.flow is not None:
+            self.planner.take_flow(merged.flow)
+        self.updated_at = self.now
+        return merged
+
+    def _store(self, merged: Merged) -> None:
+        """Write the rows, with definitions and contexts."""
+        merged.apply(self.ledger)
+        self.definitions |= {row.number: definition for row, definition in merged.members}
+        self.approvals |= {row.number for row, _ in merged.members if row.kind is MemberKind.APPROVAL}
+        for row, definition in merged.groups:
+            self.group_contexts[row.number] = dict(definition.context)
+            self.group_definitions[row.number] = definition
+        for number in merged.removed_members:
+            self.definitions.pop(number, None)
+            self.approvals.discard(number)
