@@ -1,4 +1,4 @@
-"""Keeps the audit's schedule in Temporal up to date, and the metrics about audits.
+"""Keep the audit's schedule in Temporal up to date, and the metrics about audits.
 
 Every worker does both, so that an installation with a worker has an audit. If no audit is completed any more, the age
 of the last complete audit grows in the metrics.

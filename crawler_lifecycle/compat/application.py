@@ -1,4 +1,4 @@
-"""`Application` is another system's client object, in front of this installation's client."""
+"""`Application` is Oban's or Chancy's client object, in front of the installation's client."""
 
 import logging
 from contextlib import AsyncExitStack
@@ -39,7 +39,7 @@ class Application:
         await self._stack.aclose()
 
     def note(self) -> str:
-        """Return an addition to the line about a DSN."""
+        """Return an addition to the line about a DSN, about duties that Oban's or Chancy's processes would have."""
         return ""
 
     def __getattr__(self, name: str) -> Any:

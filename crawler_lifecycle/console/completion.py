@@ -43,6 +43,7 @@ def completed_by(
     def complete(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
         try:
             state = ctx.meta.get(TYPED_STATE)
+            # the connection reads the command's context, which the shell's callback does not enter
             with ctx.scope(cleanup=False), closing(open_connection(state, seconds=SECONDS)) as connection:
                 return [item for item in islice(names(connection), MOST_NAMES) if item.value.startswith(incomplete)]
         except LifecycleError:

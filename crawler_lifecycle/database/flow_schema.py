@@ -1,6 +1,6 @@
 """Tables for flows: the ledger. All rows of a flow refer to the flow's row.
 
-`door` in a row is the number of the door that changed the row last: a supervisor reads the rows behind a door.
+`door` in a row is the number of the door that changed the row last: a supervisor reads the rows after a door.
 """
 
 import sqlalchemy as sa
@@ -139,7 +139,7 @@ flow_members = sa.Table(
     sa.Column("tries_by_outcome", Document, nullable=False),
     sa.Column("in_flight", sa.Boolean, nullable=False),
     sa.Column("terminate", sa.Boolean, nullable=False),
-    sa.Column("end_number", sa.Integer, nullable=False),
+    sa.Column("end_number", sa.Integer, nullable=False),  # the run's last end that the row knows; 0: none
     sa.Column("decision", sa.Boolean),
     sa.Column("stop_reason", LongText(1024)),  # from the cancel during an attempt
     sa.Column("started_at", UtcDateTime),
@@ -201,6 +201,7 @@ step_leases = sa.Table(
     sa.PrimaryKeyConstraint("token", name="pk_step_leases"),
     **TABLE_OPTIONS,
 )
+
 # Ends of attempts with their results. An end is inserted once, and the first one counts. A crawl ends with its run, and
 # has a row here only if its start was refused. A decision about an approval has its generation as its attempt.
 # No foreign key: for the key, MySQL would lock the flow's row after the attempt's row, and deadlock with a door.

@@ -49,7 +49,7 @@ class HttpConnection:
     def __init__(self, url: str, token: str, seconds: float, authorities: Path | None = None) -> None:
         self.url = _checked_url(url)
         self.place = f"the API at {without_credentials(self.url)}"
-        self.tls = None if authorities is None else _trusting(authorities)
+        self.tls = None if authorities is None else _trusting(authorities)  # also for the bucket of an archive
         self.headers = {
             "Authorization": f"Bearer {_checked_token(token)}",
             "User-Agent": f"crawler-lifecycle/{__version__}",

@@ -311,7 +311,7 @@ class ArchiveWriter:
     def _copy(self, escaped: str, descriptor: int, before: os.stat_result) -> None:
         """Copy the file into the zip, and note in the manifest whether the file changed in the meantime."""
         entry = Entry(_zip_path(escaped), _zip_time(before.st_mtime), stat.S_IFREG | stat.S_IMODE(before.st_mode))
-        begun_at = self.bytes
+        bytes_before = self.bytes
         # end at the size from the beginning: otherwise a file that always grows would never end
         if before.st_size <= CHUNK:
             content = _read_whole(descriptor, before.st_size)
@@ -323,7 +323,7 @@ class ArchiveWriter:
             self._zip.add_stream(entry, self._chunks(descriptor, before.st_size, digest), before.st_size)
         self.files += 1
         self._progress(self.files, self.bytes)
-        after, copied = os.fstat(descriptor), self.bytes - begun_at
+        after, copied = os.fstat(descriptor), self.bytes - bytes_before
         is_same_state = (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns)
         has_changed = not is_same_state or copied != before.st_size
         self._manifest.add_file(escaped, copied, digest.hexdigest(), changed=has_changed)

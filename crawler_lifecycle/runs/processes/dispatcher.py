@@ -41,8 +41,8 @@ class Dispatcher:
     def run(self, stopped: threading.Event, interval: timedelta) -> None:
         """Make passes until the event is set. A pass that deployed a task is followed by the next pass at once.
 
-        After an idle pass the pause is the interval, and after failures in a row the pause grows. The pause is also
-        PAUSE_FOR_A_PASS times as long as the pass, which may examine thousands of runs in the line.
+        After an idle pass the pause is the interval, and after failures in a row the pause grows. The pause is at least
+        PAUSE_FOR_A_PASS times as long as the pass, up to LONGEST_PAUSE: a pass may examine thousands of queued runs.
         """
         failures, backoff = 0, Backoff(interval, LONGEST_PAUSE)
         while not stopped.is_set():

@@ -73,6 +73,7 @@ QUEUED = select(func.min(runs.begun_at)).where(
 )
 EXPORTS = select(func.count(), func.min(runs.finished_at)).where(runs.export_state == ExportState.PENDING)
 FAILED_EXPORTS = select(func.count()).where(runs.export_state == ExportState.FAILED)
+# changes nothing, but a database without writes refuses the statement
 SAME_INSTALLATION = update(installation).values(created_at=installation.c.created_at)
 NO_WRITES = "no_writes"
 KIND_ORDER = [str(kind) for kind in ExportKind]  # an end's event comes before the archive
