@@ -26,7 +26,7 @@ from crawler_lifecycle.flows.rules.requesting import arguments_of_attempt, task_
 from crawler_lifecycle.flows.rules.rows import MemberRow, Target
 from crawler_lifecycle.flows.rules.words import BY_REQUEST
 from crawler_lifecycle.flows.store.locks import SHARED, OnFlows, fence, has_lost_acts, without_index
-from crawler_lifecycle.flows.store.reading import NUMBERS, are_on_record, ends_of
+from crawler_lifecycle.flows.store.reading import BEGINS_WITH_ENDS, NUMBERS, are_on_record, end_in, ends_of
 from crawler_lifecycle.flows.store.rows import groups, members
 from crawler_lifecycle.flows.store.starts import Work, fits, may_start, read_work
 from crawler_lifecycle.flows.store.writing import end_values
@@ -48,7 +48,7 @@ RUNS_OF_TASKS = (
 )
 OF_MEMBERS = (begins.flow == bindparam("of_flow"), begins.member.in_(NUMBERS))
 BEGINS = (
-    select(begins.member, begins.attempt, begins.number, begins.token, begins.arguments)
+    BEGINS_WITH_ENDS.add_columns(begins.number, begins.token, begins.arguments)
     .where(*OF_MEMBERS, begins.attempt.in_(bindparam("attempts", expanding=True)))
     .order_by(begins.member, begins.attempt, begins.number)
 )
@@ -150,8 +150,11 @@ class StepBegins(OnFlows):
     ) -> StepsBegun:  # fmt: skip
         head, now = self.head(tx, flow.uid, SHARED), self._db.clock()
         works = read_work(tx, head.id, flow.uid, [start.number for start in starts])
-        known = _last_begins(tx, head.id, map(_key, starts))
-        stored = ends_of(tx, head.id, {(start.number, start.attempt) for start in starts})
+        # attempts after the effective row's attempt have neither begins nor ends; two inserts of a first begin conflict
+        old = [
+            start for start in starts if start.number not in works or start.attempt <= works[start.number].row.attempt
+        ]
+        known, stored = _begins_and_ends(tx, head.id, map(_key, old))
         unended = sorted((start for start in starts if _key(start) not in stored), key=lambda start: start.number)
         live = _live(tx, {token, *(known[_key(start)].token for start in unended if _key(start) in known)}, now)
         if token not in live:
@@ -196,8 +199,7 @@ class StepBegins(OnFlows):
         self, tx: Connection, token: str, attempts: Collection[AttemptKey], *, are_deaths: bool = False
     ) -> None:
         for flow, keys in self._by_flow(tx, sorted(attempts)):
-            ended = ends_of(tx, flow, {key[1:] for key in keys})
-            last = _last_begins(tx, flow, (key[1:] for key in keys))
+            last, ended = _begins_and_ends(tx, flow, (key[1:] for key in keys))
             for _, member, attempt in keys:
                 begun = last.get((member, attempt))
                 if (member, attempt) not in ended and begun is not None and begun.token == token:
@@ -218,7 +220,7 @@ class StepBegins(OnFlows):
         mine: dict[AttemptKey, bool] = {}
         for flow, keys in self._by_flow(tx, sorted(held)):
             numbers = [number for _, number, _ in keys]
-            last = _last_begins(tx, flow, (key[1:] for key in keys))
+            last, _ = _begins_and_ends(tx, flow, (key[1:] for key in keys))
             stopped = {
                 (row.number, row.attempt)
                 for page in pages(numbers)
@@ -235,8 +237,7 @@ class StepBegins(OnFlows):
         by_key = {(end.flow_uid, *_key(end.start)): end for end in ends}
         on_record: dict[AttemptKey, AttemptEnd] = {}
         for flow, keys in self._by_flow(tx, sorted(by_key)):
-            earlier = ends_of(tx, flow, {key[1:] for key in keys})
-            last = _last_begins(tx, flow, (key[1:] for key in keys))
+            last, earlier = _begins_and_ends(tx, flow, (key[1:] for key in keys))
             on_record |= {key: earlier[key[1:]] for key in keys if key[1:] in earlier}
             new = [by_key[key] for key in keys if key[1:] not in earlier and _has(token, last.get(key[1:]))]
             on_record |= {(end.flow_uid, *_key(end.start)): _as_end(end) for end in new}
@@ -282,14 +283,18 @@ def _key(start: AttemptRef) -> tuple[int, int]:
     return start.number, start.attempt
 
 
-def _last_begins(tx: Connection, flow: int, keys: Iterable[tuple[int, int]]) -> dict[tuple[int, int], Row[Any]]:
-    """Return the last begins for attempts, by member and attempt."""
+def _begins_and_ends(
+    tx: Connection, flow: int, keys: Iterable[tuple[int, int]]
+) -> tuple[dict[tuple[int, int], Row[Any]], dict[tuple[int, int], AttemptEnd]]:
+    """Return the attempts' last begins and ends, by member and attempt. A stopped attempt can have an end alone."""
     last: dict[tuple[int, int], Row[Any]] = {}
-    for page in pages(sorted(keys)):
+    wanted = sorted(keys)
+    for page in pages(wanted):
         numbers, attempts = zip(*page, strict=True)
         rows = tx.execute(BEGINS, {"of_flow": flow, "numbers": numbers, "attempts": sorted(set(attempts))})
         last |= {(row.member, row.attempt): row for row in rows}
-    return last
+    ended = {key: end_in(row) for key, row in last.items() if row.kind is not None}
+    return last, ended | ends_of(tx, flow, {*wanted} - last.keys())
 
 
 def _former_arguments(

@@ -48,9 +48,7 @@ FEW_LAST_ENDS = LAST_ENDS.where(HAS_NUMBER)
 UNNOTED_ENDS = LAST_ENDS.where(members.in_flight)
 HAVE_ENDED = select(ends.member, ends.attempt).where(ends.flow == bindparam("of_flow"), HAS_NUMBER)
 
-# begins of steps unknown to their member's row, with their ends; a later try of an attempt is no news for its member
-IS_NEW_BEGIN = and_(begins.noted.is_(False), begins.number == 1)
-NEW_BEGINS = (
+BEGINS_WITH_ENDS = (
     select(begins.member, begins.attempt, begins.generation, begins.begun_at)
     .add_columns(ends.kind, ends.ended_at, ends.outcome, ends.reason)
     .join_from(
@@ -59,8 +57,11 @@ NEW_BEGINS = (
         and_(ends.flow == begins.flow, ends.member == begins.member, ends.attempt == begins.attempt),
         isouter=True,
     )
-    .where(begins.flow == bindparam("of_flow"), IS_NEW_BEGIN)
-    .order_by(begins.member, begins.attempt)
+)
+# begins of steps unknown to their member's row; a later try of an attempt is no news for its member
+IS_NEW_BEGIN = and_(begins.noted.is_(False), begins.number == 1)
+NEW_BEGINS = BEGINS_WITH_ENDS.where(begins.flow == bindparam("of_flow"), IS_NEW_BEGIN).order_by(
+    begins.member, begins.attempt
 )
 FEW_NEW_BEGINS = NEW_BEGINS.where(begins.member.in_(NUMBERS))
 
@@ -127,8 +128,8 @@ MANY_LOCKED = PagedStatement(KEY, lambda _: locking(MANY, flow_members))
 def unnoted(connection: Connection, flow: int) -> tuple[list[AttemptBegun], list[AttemptEnd]]:
     """Return the begins and ends unknown to their member's row, oldest first. Ends of runs are not here."""
     rows = connection.execute(NEW_BEGINS, {"of_flow": flow}).all()
-    ended = [_end(row) for row in connection.execute(UNNOTED_ENDS, {"of_flow": flow})]
-    return [_begun(row) for row in rows], [*ended, *(_end(row) for row in rows if row.kind is not None)]
+    ended = [end_in(row) for row in connection.execute(UNNOTED_ENDS, {"of_flow": flow})]
+    return [_begun(row) for row in rows], [*ended, *(end_in(row) for row in rows if row.kind is not None)]
 
 
 def news_of_attempts(
@@ -139,20 +140,20 @@ def news_of_attempts(
     news: dict[int, list[AttemptBegun | AttemptEnd]] = {}
     in_flight = [row.number for row in rows.values() if row.in_flight]
     for row in _chosen(connection, LAST_ENDS, FEW_LAST_ENDS, key, in_flight):
-        news.setdefault(row.member, []).append(_end(row))
+        news.setdefault(row.member, []).append(end_in(row))
     steps = [row.number for row in rows.values() if row.kind is MemberKind.STEP]
     for row in _chosen(connection, NEW_BEGINS, FEW_NEW_BEGINS, key, steps):
         of_member = news.setdefault(row.member, [])
         of_member.append(_begun(row))
         if row.kind is not None:
-            of_member.append(_end(row))
+            of_member.append(end_in(row))
     return news
 
 
 def ends_of(connection: Connection, flow: int, keys: Collection[AttemptKey]) -> dict[AttemptKey, AttemptEnd]:
     """Return the attempts' stored ends, by member and attempt."""
     key = {"of_flow": flow, "numbers": sorted({number for number, _ in keys})}
-    stored = [_end(row) for row in connection.execute(ENDS, key)] if keys else []
+    stored = [end_in(row) for row in connection.execute(ENDS, key)] if keys else []
     return {(end.number, end.attempt): end for end in stored if (end.number, end.attempt) in keys}
 
 
@@ -169,7 +170,8 @@ def _begun(row: Any) -> AttemptBegun:
     return AttemptBegun(row.member, row.attempt, row.generation, row.begun_at)
 
 
-def _end(row: Any) -> AttemptEnd:
+def end_in(row: Any) -> AttemptEnd:
+    """Return the end from a row with the columns of END."""
     return AttemptEnd(row.member, row.attempt, row.kind, row.ended_at, row.outcome, row.reason)
 
 
