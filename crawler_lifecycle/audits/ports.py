@@ -15,7 +15,7 @@ from crawler_lifecycle.runs.ports import Records
 class DoubtfulAttempt:
     """An open manager's attempt without a run, without its run's end, or without a reaction to the end."""
 
-    place: str  # for the next page
+    position: str  # in the order of the pages
     flow_uid: str
     flow_id: str
     member: int
@@ -44,7 +44,7 @@ class ManagerAudits(Protocol):
     """The rows of open crawl managers, for the audit."""
 
     def doubtful(self, before: datetime, *, after: str = "", limit: int) -> list[DoubtfulAttempt]:
-        """Return a page with attempts from before the time, by place."""
+        """Return a page with attempts from before the time, by position. `after`: the previous page's last position."""
 
     def unknown_runs(self, before: datetime, limit: int) -> list[UnknownRun]:
         """Return open runs of graphs and managers from before the time, by RunID."""

@@ -3,6 +3,9 @@
 The first pages have flows: `FlowAudit` starts a workflow for open flows without a workflow, and for ended flows with a
 reopened run or a pending announcement. The last pages have attempts of crawl managers: `ManagerAudit` compares them
 with their runs, and finds ends to which no manager has reacted.
+
+A page ends with its last entry's position, after which the next page begins: a flow's uid, or MANAGERS with an
+attempt's position.
 """
 
 import asyncio
@@ -25,13 +28,13 @@ from crawler_lifecycle.model.naming import flow_workflow_id
 from crawler_lifecycle.model.supervision import AuditPatience, WorkflowInfo
 from crawler_lifecycle.temporal.together import gather_limited
 
+FLOWS_IN_A_PAGE = 500
 ATTEMPTS_IN_A_PAGE = 500
+MANAGERS = "managers/"
 MOST_UNKNOWN_RUNS = 500  # in an audit
 NOT_DESCRIBED = WorkflowInfo(is_open=False)
 # actions in findings
 MENDED, STARTED, REFUSED = "its rows were mended", "its workflow was started again", "it was ended as refused"
-FLOWS_IN_A_PAGE = 500  # flows per activity; the next page has the further flows
-MANAGERS = "managers/"  # beginning of a page's place among the attempts of managers; other places are uids of flows
 AuditedFlow = SilentFlow | UnannouncedFlow
 
 
@@ -45,7 +48,10 @@ class ManagerAudit:
     patience: AuditPatience
 
     async def page(self, step: AuditStep, after: str) -> AuditPage:
-        """Compare a page with attempts and their runs. `after`: the last place on the page before."""
+        """Compare a page with attempts and their runs; the first page also has runs that no attempt knows.
+
+        `after`: the last attempt's position on the page before.
+        """
         before = datetime.now(UTC) - self.patience.stuck
         page = await asyncio.to_thread(self.managers.doubtful, before, after=after, limit=ATTEMPTS_IN_A_PAGE)
         unknown = [] if after else await asyncio.to_thread(self.managers.unknown_runs, before, MOST_UNKNOWN_RUNS)
@@ -78,9 +84,9 @@ class ManagerAudit:
 
     async def _mend(self, kind: FindingKind, attempt: DoubtfulAttempt, workflow: WorkflowInfo) -> str | None:
         """Mend the attempt, and return the action."""
-        place = attempt.flow_uid, attempt.member, attempt.attempt
+        ids = attempt.flow_uid, attempt.member, attempt.attempt
         if kind is FindingKind.MANAGED_RUN_UNTOLD:
-            return MENDED if await asyncio.to_thread(self.managers.copy_run, *place) else None
+            return MENDED if await asyncio.to_thread(self.managers.copy_run, *ids) else None
         if kind is not FindingKind.MANAGED_RUN_MISSING or workflow.is_open:
             return None  # to an end without a reaction, only the manager can react
         if ends.is_missing(workflow):
@@ -89,7 +95,7 @@ class ManagerAudit:
         refusal = ends.refusal(workflow, await self.supervisors.failure(attempt.key))
         if refusal is None:
             return None
-        return REFUSED if await asyncio.to_thread(self.managers.refuse, *place, refusal) else None
+        return REFUSED if await asyncio.to_thread(self.managers.refuse, *ids, refusal) else None
 
 
 def _attempt_finding(attempt: DoubtfulAttempt, workflow: WorkflowInfo) -> Finding:
@@ -102,7 +108,7 @@ def _attempt_finding(attempt: DoubtfulAttempt, workflow: WorkflowInfo) -> Findin
 
 
 def _rest_of_attempts(page: Sequence[DoubtfulAttempt]) -> str | None:
-    return page[-1].place if len(page) == ATTEMPTS_IN_A_PAGE else None
+    return page[-1].position if len(page) == ATTEMPTS_IN_A_PAGE else None
 
 
 @dataclass(frozen=True)
@@ -130,6 +136,7 @@ class FlowAudit:
         findings = [
             _finding(flow, workflow) for flow, workflow in pairs if rules.is_unsupervised(workflow, now, self.patience)
         ]
+        # an open workflow may still announce the end, or fail again: the finding keeps the number of its repairs
         await ledger.keep_open(_at_work(pairs))
         flows = {flow.uid: flow for flow in page}
         repairs = await asyncio.to_thread(
@@ -147,16 +154,17 @@ class FlowAudit:
     async def _page(self, after: str) -> Sequence[AuditedFlow]:
         """Return the next flows by uid: open, or ended with a reopened run or a pending announcement.
 
-        Flows with a recent write are left out: a supervisor is at work.
+        Flows with a recent write are left out: a supervisor is at work. Announcements are pending `patience.handover`
+        after the end, and too old to repeat `patience.replay` after it.
         """
         now, patience, limit = datetime.now(UTC), self.patience, FLOWS_IN_A_PAGE
         silent = await asyncio.to_thread(self.records.silent, now - patience.workflow, after=after, limit=limit)
         reopened = await asyncio.to_thread(self.records.reopened, now - patience.workflow, after=after, limit=limit)
-        owing = await asyncio.to_thread(
+        unannounced = await asyncio.to_thread(
             self.ends.unannounced, now - patience.replay, now - patience.handover, after=after, limit=limit
         )
         # a flow's last entry counts: one that needs a supervisor does not wait through pauses between announcements
-        flows: list[AuditedFlow] = [*owing, *silent, *reopened]
+        flows: list[AuditedFlow] = [*unannounced, *silent, *reopened]
         return sorted({flow.uid: flow for flow in flows}.values(), key=lambda flow: flow.uid)[:limit]
 
     async def _describe(self, flow: AuditedFlow) -> WorkflowInfo:
@@ -183,7 +191,7 @@ def _finding(flow: AuditedFlow, workflow: WorkflowInfo) -> Finding:
 
 
 def _at_work(pairs: Sequence[tuple[AuditedFlow, WorkflowInfo]]) -> list[tuple[FindingKind, str]]:
-    """Return the pending announcements with an open workflow. Their findings stay open, and keep counting repairs."""
+    """Return the pending announcements with an open workflow, as kinds and subjects of findings."""
     return [
         (FindingKind.FLOW_UNANNOUNCED, flow.uid)
         for flow, workflow in pairs

@@ -197,7 +197,7 @@ class JobAudit:
         settled = await ledger.settle(findings, act, examined=examined, unknown=len(page.unknown))
         last_run = disputed_runs[page.looks - 1] if page.looks else None
         has_next_page = page.looks < len(disputed_runs)
-        # `rest` is the place where the page ended: the next page gets this run_uid as `after`
+        # the next page gets `rest`, this page's last run_uid, as `after`
         return settled.model_copy(update={"rest": last_run if has_next_page else None})
 
     def _inventory(self) -> Inventory:

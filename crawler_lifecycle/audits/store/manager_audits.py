@@ -133,8 +133,8 @@ class SqlManagerAudits(OnManagers):
     @transaction
     def refuse(self, tx: Connection, flow_uid: str, member: int, attempt: int, refusal: Refusal) -> bool:
         head = self.head(tx, flow_uid, LOCKED)
-        place = {"of_flow": head.id, "of_member": member, "of_attempt": attempt}
-        if (item := tx.execute(ATTEMPT, place).one_or_none()) is None:
+        key = {"of_flow": head.id, "of_member": member, "of_attempt": attempt}
+        if (item := tx.execute(ATTEMPT, key).one_or_none()) is None:
             return False
         manager = {"of_flow": head.id, "of_manager": item.manager}
         mine = Managed(tx, tx.execute(LOCK, manager).one(), flow_uid, self._db.clock(), head)
@@ -148,7 +148,7 @@ class SqlManagerAudits(OnManagers):
 def _doubtful(row: Row[Any]) -> DoubtfulAttempt:
     start = start_of(row, row.path, row, row)
     return DoubtfulAttempt(
-        place=f"{row.flow}/{row.manager}/{row.number}",
+        position=f"{row.flow}/{row.manager}/{row.number}",
         flow_uid=row.uid,
         flow_id=row.flow_id,
         member=row.member,

@@ -52,7 +52,7 @@ def test_pages_follow_each_other(flow: Managed) -> None:
     for number in (1, 2, 3):
         flow.started(number)
     (first,) = doubtful(flow, limit=1)
-    assert [entry.number for entry in doubtful(flow, after=first.place)] == [2, 3]
+    assert [entry.number for entry in doubtful(flow, after=first.position)] == [2, 3]
 
 
 @pytest.mark.parametrize("has_ended", [False, True])
@@ -95,9 +95,9 @@ def test_the_runs_of_a_closed_manager_are_left_alone_and_missing_starts_are_foun
 def test_a_refusal_ends_the_item_and_no_other(flow: Managed) -> None:
     flow.started(1)
     flow.run_of(flow.started(2))
-    place = [(entry.flow_uid, entry.member, entry.attempt) for entry in doubtful(flow)]
-    assert [flow.store.manager_audits.refuse(*attempt, Refusal("no such crawler")) for attempt in place] == [True]
-    assert [flow.store.manager_audits.refuse(*attempt, Refusal("again")) for attempt in place] == [False]
+    attempts = [(entry.flow_uid, entry.member, entry.attempt) for entry in doubtful(flow)]
+    assert [flow.store.manager_audits.refuse(*attempt, Refusal("no such crawler")) for attempt in attempts] == [True]
+    assert [flow.store.manager_audits.refuse(*attempt, Refusal("again")) for attempt in attempts] == [False]
     records = flow.store.manager_doors.items(flow.id, limit=9)
     assert [record.state for record in records] == [ItemState.REFUSED, ItemState.RUNNING, ItemState.WAITING]
     assert records[0].problem == "no such crawler"
