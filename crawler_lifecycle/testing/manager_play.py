@@ -30,9 +30,7 @@ from crawler_lifecycle.testing.outcomes import CrawlOutcome
 
 FAMILY = "play"
 MOST_ITEMS = 100_000  # in a list
-READINGS = timedelta(
-    milliseconds=1
-)  # a wait ends later by this time, as every reading of the clock takes a microsecond
+A_MOMENT = timedelta(milliseconds=1)  # a wait may end later by a moment: every reading of the clock takes a microsecond
 MOST_IDLE_CYCLES = 500  # without a job, until a manager counts as stalled
 Outcome = str | CrawlOutcome
 Choice = Outcome | Callable[[StartedJob], Outcome]
@@ -63,50 +61,50 @@ Turn = Asleep | Closed | Failed
 
 
 class PlayedObject:
-    """The author's manager object in its own thread. The thread and the test take turns."""
+    """The author's manager object in its own thread. The thread and the test take turns.
+
+    A wake from the test begins the object's turn. The turn ends when the object waits, closes or fails.
+    """
 
     def __init__(self, make: Callable[[], BaseLoopScript], stage: PlayStage) -> None:
+        self._make, self._stage = make, stage
+        self._link = PlayedLink(stage, self._wait)
         self._wakes: SimpleQueue[Wake] = SimpleQueue()
         self._turns: SimpleQueue[Turn] = SimpleQueue()
         self._thread: threading.Thread | None = None
-        self._work = (make, stage, PlayedLink(stage, _waiting(self._wakes, self._turns)), self._turns)
 
     def go_on(self, wake: Wake) -> Turn:
         """Let the object run until its next wait or its end, and return how its turn has ended."""
         if self._thread is None:
             target = copy_context().run
-            self._thread = threading.Thread(target=target, args=(_run, *self._work), name="manager", daemon=True)
+            self._thread = threading.Thread(target=target, args=(self._run,), name="manager", daemon=True)
             self._thread.start()
         else:
             self._wakes.put(wake)
         return self._turns.get()
 
-    def leave(self) -> None:
+    def give_up(self) -> None:
         """End a waiting object, as a host does when it gives the manager up."""
         if self._thread is not None and self._thread.is_alive():
             self._wakes.put(Wake(must_leave=True))
             self._thread.join(timeout=10)
 
+    # in the object's thread
 
-def _waiting(wakes: SimpleQueue[Wake], turns: SimpleQueue[Turn]) -> Callable[[float | None], Wake]:
-    """Return the function by which the object ends its turn and waits for the next turn."""
+    def _run(self) -> None:
+        try:
+            self._turns.put(Closed(drive(self._make_known, self._link)))
+        except (Exception, Death, SystemExit) as error:  # noqa: BLE001 - the test sees every error
+            self._turns.put(Failed(error))
 
-    def wait(seconds: float | None) -> Wake:
-        turns.put(Asleep(seconds))
-        return wakes.get()
+    def _make_known(self) -> BaseLoopScript:
+        self._stage.manager = self._make()
+        return self._stage.manager
 
-    return wait
-
-
-def _run(make: Callable[[], BaseLoopScript], stage: PlayStage, link: PlayedLink, turns: SimpleQueue[Turn]) -> None:
-    def make_known() -> BaseLoopScript:
-        stage.manager = make()
-        return stage.manager
-
-    try:
-        turns.put(Closed(drive(make_known, link)))
-    except (Exception, Death, SystemExit) as error:  # noqa: BLE001 - the test sees every error
-        turns.put(Failed(error))
+    def _wait(self, seconds: float | None) -> Wake:
+        """End the object's turn, and wait for the next turn."""
+        self._turns.put(Asleep(seconds))
+        return self._wakes.get()
 
 
 class ManagerPlay:
@@ -130,7 +128,7 @@ class ManagerPlay:
         self.slept: list[float | None] = []  # the waits' seconds
         self.deaths = 0
         self._object: PlayedObject | None = None
-        self._wakes_at: datetime | None = now
+        self._sleeps_until: datetime | None = now  # None: until news
 
     # the manager continues
 
@@ -150,7 +148,7 @@ class ManagerPlay:
         An end of a job ends a wait at once, as in the service.
         """
         until = self.now + timedelta(**time)
-        while self.close_reason is None and (due := self._due()) is not None and due <= until + READINGS:
+        while self.close_reason is None and (due := self._next_wake()) is not None and due <= until + A_MOMENT:
             self.managed.clock.now = max(due, self.now)
             self._go_on()
         self.managed.clock.now = max(until, self.now)
@@ -166,7 +164,7 @@ class ManagerPlay:
         self.cycle()
         while self.close_reason is None:
             assert len(self.started) <= most_jobs, f"the manager has started more than {most_jobs} jobs"
-            running, due = self.running, self._due_without_runs()
+            running, due = self.running, self._next_start()
             for job in running:
                 self.end(job.number, outcome(job) if callable(outcome) else outcome)
             idle = 0 if running else idle + 1
@@ -186,7 +184,7 @@ class ManagerPlay:
         deaths = self.deaths
         self.stage.is_fatal = lambda point: point == at
         try:
-            self._go_on(survives=False)
+            self._go_on(replaces_dead=False)
         finally:
             self.stage.is_fatal = lambda _: False
         assert self.deaths > deaths, f"the manager did not reach {at!r}, but {self.stage.calls[-20:]}"
@@ -195,7 +193,7 @@ class ManagerPlay:
         """Hand the manager over to another object, also with a changed class. The object begins with the next cycle."""
         self.make = manager or self.make
         if self._object is not None:
-            self._object.leave()
+            self._object.give_up()
             self._object = None
 
     def close(self) -> None:
@@ -310,16 +308,16 @@ class ManagerPlay:
             advice = f"completed({word!r}) and failed({word!r}) end crawls with words of their own"
             raise BadInput("outcome", f"{word!r} is no known outcome{meant}: {advice}")
 
-    def _go_on(self, *, survives: bool = True) -> None:
-        """Give the object the turn. After a death, begin another object if the manager survives."""
+    def _go_on(self, *, replaces_dead: bool = True) -> None:
+        """Give the object the turn. `replaces_dead`: another object continues at once for an object that dies."""
         while True:
             if self._object is None:
                 self._object = PlayedObject(self.make, self.stage)
-                weakref.finalize(self, self._object.leave)
+                weakref.finalize(self, self._object.give_up)
             turn = self._object.go_on(Wake())
             if isinstance(turn, Asleep):
                 self.slept.append(turn.seconds)
-                self._wakes_at = None if turn.seconds is None else self.now + timedelta(seconds=turn.seconds)
+                self._sleeps_until = None if turn.seconds is None else self.now + timedelta(seconds=turn.seconds)
                 return
             self._object = None
             if isinstance(turn, Closed):
@@ -328,28 +326,22 @@ class ManagerPlay:
             if not isinstance(turn.error, Death):
                 raise turn.error
             self.deaths += 1
-            if not survives:
+            if not replaces_dead:
                 return
 
-    def _due(self) -> datetime | None:
-        """Return when the manager's wait ends, or an item's next pause. An end without a reaction is due now."""
-        if self._wakes_by_an_end():
+    def _next_wake(self) -> datetime | None:
+        """Return when the object's wait ends, or an item's pause. A job's end without a reaction ends the wait now."""
+        ended = self.managed.store.managers.ended
+        if self._object is not None and self.manager.wake_on_end and ended(self.managed.ref, 1):
             return self.now
-        ends = [end for end in (self._wakes_at, self._pause_ends_at()) if end is not None]
-        return min(ends, default=None)
+        return min(filter(None, (self._sleeps_until, self._next_due_item())), default=None)
 
-    def _wakes_by_an_end(self) -> bool:
-        return self._object is not None and self.manager.wake_on_end and self._has_ends()
+    def _next_start(self) -> datetime | None:
+        """Return when a job may start. The object's waits are passed over while all items are in pauses."""
+        counts, due = self.counts, self._next_due_item()
+        return self._next_wake() if due is None or counts.waiting or counts.delayed else due
 
-    def _has_ends(self) -> bool:
-        return bool(self.managed.store.managers.ended(self.managed.ref, 1))
-
-    def _due_without_runs(self) -> datetime | None:
-        """Return when a job may start. The manager's waits are passed over while all items are in pauses."""
-        counts, pause = self.counts, self._pause_ends_at()
-        return self._due() if pause is None or counts.waiting or counts.delayed else pause
-
-    def _pause_ends_at(self) -> datetime | None:
+    def _next_due_item(self) -> datetime | None:
         return min((item.due for item in self.items if item.due is not None and item.due > self.now), default=None)
 
     def _hold(self, hold: str) -> None:

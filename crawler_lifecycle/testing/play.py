@@ -130,12 +130,12 @@ class Play(SteppedFlow):
             self._at(self.now + takes, row, partial(self._step_ends, row, start))
 
     def _step_ends(self, row: MemberRow, start: AttemptStart) -> None:
-        self.settle(*self.end_of(self.ledger.members[row.number], start))
+        self.settle(*self.end_step(self.ledger.members[row.number], start))
 
     def _end_at_once(
         self, row: MemberRow, kind: EndKind, reason: str | None = None, outcome: str | None = None
     ) -> None:
-        self.settle(self.as_end(row, kind, reason, outcome))
+        self.settle(self.attempt_end(row, kind, reason, outcome))
 
     def _stop(self, row: MemberRow) -> None:
         """End an attempt after a cancel."""

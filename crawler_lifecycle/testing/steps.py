@@ -1,4 +1,7 @@
-"""Call functions in memory by the host's rules, and end attempts as a scenario says."""
+"""Call functions in memory by the host's rules, and end attempts as a scenario says.
+
+`SteppedFlow.end_step` plays a whole attempt: the scenario's failure, its result, or the function's call.
+"""
 
 import asyncio
 import json
@@ -40,9 +43,11 @@ from crawler_lifecycle.testing.runs import PlayedRun
 from crawler_lifecycle.testing.scenario import Failure, Scenario, chosen_for
 
 CAUGHT = (Exception, SystemExit, asyncio.CancelledError)
-IN_CATALOGUE = "catalogue:manager"  # in place of a class that only the catalogue has
+IN_CATALOGUE = (
+    "catalogue:manager"  # replaces a manager's class: only the catalogue has the class, and a play has no catalogue
+)
 CHOSEN = "chosen by the test"  # reason for a failure
-Called = tuple[AttemptEnd, str | None]  # an attempt's end, and the result as text
+EndAndResult = tuple[AttemptEnd, str | None]  # the result as text
 
 
 class MemoryInputs:
@@ -79,7 +84,7 @@ class SteppedFlow(MemoryFlow):
         self.seen: dict[str, Context] = {}  # last contexts by path
         self.caller = FunctionCaller()
         self._attempts: Counter[str] = Counter()
-        self._failures: dict[str, list[dict[str, Any]]] = {}
+        self._failed_attempts: dict[str, list[dict[str, Any]]] = {}  # by path, as functions see them in `errors`
 
     def count_attempt(self, path: str) -> int:
         """Count an attempt, and return the number of earlier attempts with the scenario."""
@@ -99,10 +104,10 @@ class SteppedFlow(MemoryFlow):
             former = self.arguments[row.number] = changed_arguments(row.path, work, former, start.rule.arguments)
         return former
 
-    def end_of(self, row: MemberRow, start: AttemptStart) -> Called:
-        """Return an attempt's end and result."""
+    def end_step(self, row: MemberRow, start: AttemptStart) -> EndAndResult:
+        """End an attempt. Attach its sub-workflow first: a refused sub-workflow makes the attempt a failure."""
         fails, chosen = self.scenario.failure(row.path, self.count_attempt(row.path))
-        ended = self._chosen_failure(row, chosen) if fails else self._ended(row, start)
+        ended = self._chosen_failure(row, chosen) if fails else self._end_by_call(row, start)
         if ended.graft is not None:
             try:
                 self.graft(ended.graft)
@@ -110,10 +115,10 @@ class SteppedFlow(MemoryFlow):
                 ended = self._failure(row, error)
         if ended.kind is EndKind.FAILED:
             failed = {"attempt": row.attempt, "at": self.now.isoformat(), "error": ended.reason}
-            self._failures.setdefault(row.path, []).append(failed)
-        return self.as_end(row, ended.kind, ended.reason, ended.outcome), ended.result
+            self._failed_attempts.setdefault(row.path, []).append(failed)
+        return self.attempt_end(row, ended.kind, ended.reason, ended.outcome), ended.result
 
-    def as_end(
+    def attempt_end(
         self, row: MemberRow, kind: EndKind, reason: str | None = None, outcome: str | None = None
     ) -> AttemptEnd:
         return AttemptEnd(row.number, row.attempt, kind, self.now, outcome, reason)
@@ -122,9 +127,9 @@ class SteppedFlow(MemoryFlow):
         """Return the context for a member's function, as a host makes the context."""
         return context_of(job, row.number, MemoryInputs(self), StepLink())
 
-    def _ended(self, row: MemberRow, start: AttemptStart) -> Ended:
-        """Return the end by the chosen result, or by the function's result."""
-        step = self._begun(row, start)
+    def _end_by_call(self, row: MemberRow, start: AttemptStart) -> Ended:
+        """Return the end by the scenario's result; without one, call the function, unless no function is called."""
+        step = self._step_of(row, start)
         job = job_of(step)
         self.seen[row.path] = context = self.context_of(row, job)
         missing = object()
@@ -134,10 +139,10 @@ class SteppedFlow(MemoryFlow):
         deaths = chosen_for(self.scenario.deaths, row.path) or 0
         try:
             for _ in range(min(deaths, MOST_DEATHS)):
-                self._call(step, context)  # the result is lost: the process dies before the end is stored
+                self._value_of(step, context)  # the result is lost: the process dies before the end is stored
             if deaths >= MOST_DEATHS:
                 return Ended(EndKind.FAILED, reason=PROCESS_DIED)
-            value = self._call(step, context)
+            value = self._value_of(step, context)
         except CAUGHT as error:
             return self._failure(row, error)
         ended = result_end(value, job, LARGEST_RESULT, check_of(self._function(step), step))
@@ -145,7 +150,7 @@ class SteppedFlow(MemoryFlow):
             self.errors[row.path] = AssertionError(ended.error)
         return ended
 
-    def _call(self, step: BegunStep, context: Context) -> Any:
+    def _value_of(self, step: BegunStep, context: Context) -> Any:
         if self._work(self.ledger.members[step.start.number]).is_manager:
             return self._played(step)
         with running(context.job), self.surroundings():
@@ -172,8 +177,8 @@ class SteppedFlow(MemoryFlow):
     def _function(self, step: BegunStep) -> Function:
         return loaded(self._work(self.ledger.members[step.start.number]).function)
 
-    def _begun(self, row: MemberRow, start: AttemptStart) -> BegunStep:
-        """Return the step for the host."""
+    def _step_of(self, row: MemberRow, start: AttemptStart) -> BegunStep:
+        """Return the attempt as a host gets it."""
         changed = self.arguments_for(row, start)
         return BegunStep(
             start=AttemptRef(number=row.number, generation=row.generation, attempt=row.attempt),
@@ -186,7 +191,7 @@ class SteppedFlow(MemoryFlow):
             is_grafter=self.is_grafter(row),
             deaths=0,
             scheduled_at=row.scheduled_at(row.attempt),
-            errors=tuple(self._failures.get(row.path, ())),
+            errors=tuple(self._failed_attempts.get(row.path, ())),
         )
 
     def _arguments(self, row: MemberRow, arguments: JsonValue) -> JsonValue:
@@ -207,6 +212,7 @@ class SteppedFlow(MemoryFlow):
         return (succeeded or runs)[-1]
 
     def _work(self, row: MemberRow) -> StepWork:
+        """Return the member's work as a step. For a manager of the catalogue, IN_CATALOGUE is the function."""
         work = self.definitions[row.number].work
         if isinstance(work, ManagerWork):
             return StepWork(function=IN_CATALOGUE, form=CallForm.MANAGER)
@@ -219,6 +225,7 @@ class SteppedFlow(MemoryFlow):
         return Ended(EndKind.FAILED, reason=CHOSEN, outcome=chosen)
 
     def _failure(self, row: MemberRow, error: BaseException) -> Ended:
+        """Return the end by an exception, and keep the exception for the test."""
         ended = failure(error)
         if ended.kind is EndKind.FAILED:
             self.errors[row.path] = error

@@ -84,7 +84,7 @@ class Play(SteppedFlow):
         if not isinstance(self.definitions[row.number].work, StepWork):
             self.end(path)
             return
-        end, text = self.end_of(row, next(start for start in self.open if start.number == row.number))
+        end, text = self.end_step(row, next(start for start in self.open if start.number == row.number))
         if path in self.errors:
             raise self.errors.pop(path)
         self._taken(path)
