@@ -40,7 +40,7 @@ from crawler_lifecycle.model.flow_states import GroupGrowth, MemberKind, Ready
 from crawler_lifecycle.model.naming import managers_queue, own_queue
 
 # a node in the search for cycles: its kind, and the number of its member or group; `network` explains ends and gates
-Place = tuple[str, int]
+NodeKey = tuple[str, int]
 MEMBER, END, GATE = "member", "end", "gate"
 OF_TARGETS = ("on", "task")  # fields of a `Need` that become its row's targets; the row has all other fields itself
 
@@ -51,8 +51,8 @@ def check_fragment(fragment: Fragment) -> None:
     _refuse_twins(group.path for group in fragment.groups)
     # a grafter and its group share a path; otherwise no member has a group's path
     grafts = {group.path for group in fragment.groups if group.growth is GroupGrowth.GRAFT}
-    _refuse_twins([*(member.path for member in fragment.members if member.path not in grafts),
-                   *(group.path for group in fragment.groups)])  # fmt: skip
+    paths_of_others = [member.path for member in fragment.members if member.path not in grafts]
+    _refuse_twins([*paths_of_others, *(group.path for group in fragment.groups)])
     for path in (*(group.path for group in fragment.groups), *(member.path for member in fragment.members)):
         if depth(path) > DEEPEST:
             raise BadInput("sub-workflows", f"are nested {depth(path)} deep, at most {DEEPEST} are possible")
@@ -64,6 +64,12 @@ def check_fragment(fragment: Fragment) -> None:
         elif isinstance(member.work, CrawlWork):
             arguments = dict(member.work.request.arguments)
             check_size(f"arguments of {member.path!r}", size_of({**arguments}), LARGEST_ARGUMENTS)
+
+
+def _refuse_twins(paths: Iterator[str] | Sequence[str]) -> None:
+    twins = [path for path, number in Counter(paths).items() if number > 1]
+    if twins:
+        raise BadInput("name", f"{twins[0]!r} is already in the flow")
 
 
 def check_whole(
@@ -83,44 +89,94 @@ def check_whole(
         if number > most:
             raise BadInput(field, f"are {number} in all, at most {most} are possible")
     _check_tasks(groups, members)
-    cycle = find_cycle(groups, members, members if changed is None else changed)
+    cycle = _find_cycle(groups, members, members if changed is None else changed)
     if cycle:
         raise BadInput("deps", f"form a cycle: {' -> '.join(cycle)}")
 
 
-def find_cycle(groups: Mapping[int, GroupRow], members: Mapping[int, MemberRow], starts: Iterable[int]) -> list[str]:
+def _check_tasks(groups: Mapping[int, GroupRow], members: Mapping[int, MemberRow]) -> None:
+    for row in members.values():
+        for target in targets_of(row.needs):
+            if target.task is not None and members[target.number].kind is not MemberKind.CRAWL:
+                raise BadInput("deps", f"{row.path!r} depends on a task of {members[target.number].path!r}, no crawl")
+    for group in groups.values():
+        if group.growth is GroupGrowth.TASKS and group.grower is not None:
+            grower = members[group.grower]
+            if grower.kind is not MemberKind.CRAWL:
+                raise BadInput("each_task", f"{group.path!r} follows the tasks of {grower.path!r}, which is no crawl")
+
+
+def _find_cycle(groups: Mapping[int, GroupRow], members: Mapping[int, MemberRow], starts: Iterable[int]) -> list[str]:
     """Return the paths along a cycle, the first one again at the end; an empty list if there is no cycle.
 
     `starts`: numbers of members at which the search begins; a new cycle contains a new or changed member.
     """
-    inside: dict[int, list[Place]] = {number: [] for number in groups}  # by group: its members, and inner groups' ends
+    inside: dict[int, list[NodeKey]] = {number: [] for number in groups}  # by group: members, and inner groups' ends
     for member in members.values():
         inside[member.group].append((MEMBER, member.number))
     for group in groups.values():
         if group.parent is not None:
             inside[group.parent].append((END, group.number))
 
-    def before(place: Place) -> Iterator[Place]:
-        """Yield the places for which the place waits."""
-        kind, number = place
+    def awaited_by(node: NodeKey) -> Iterator[NodeKey]:
+        """Yield the nodes for which the node waits."""
+        kind, number = node
         if kind == MEMBER:
             yield from _targets(members[number].needs)
             yield GATE, members[number].group
-        elif kind == END:
+            return
+        group = groups[number]
+        if kind == END:
             yield from inside[number]
             yield GATE, number  # the end of an empty group waits for the group's needs
-            if groups[number].grower is not None:
-                yield MEMBER, groups[number].grower or 0
-        else:
-            yield from _targets(groups[number].needs)
-            yield from _around(groups[number])
+            if group.grower is not None:
+                yield MEMBER, group.grower  # may add members until its end
+            return
+        yield from _targets(group.needs)
+        if group.parent is not None:
+            yield GATE, group.parent
+        if group.growth is GroupGrowth.GRAFT and group.grower is not None:
+            yield MEMBER, group.grower  # a grafter's members start after the grafter; a crawl's, after single tasks
 
-    done: set[Place] = set()
+    done: set[NodeKey] = set()
     for number in starts:
-        cycle = _cycle_from((MEMBER, number), before, done)
+        cycle = _cycle_from((MEMBER, number), awaited_by, done)
         if cycle:
             return _named(cycle, groups, members)
     return []
+
+
+def _targets(needs: Sequence[NeedRow]) -> Iterator[NodeKey]:
+    for target in targets_of(needs):
+        yield (END if target.is_group else MEMBER), target.number
+
+
+def _cycle_from(
+    start: NodeKey, awaited_by: Callable[[NodeKey], Iterator[NodeKey]], done: set[NodeKey]
+) -> list[NodeKey]:
+    """Search depth first from a node, against the direction of the work. Nodes in `done` lead to no cycle."""
+    way: dict[NodeKey, Iterator[NodeKey]] = {}  # nodes from the start on, with their branches still to search
+    if start not in done:
+        way[start] = awaited_by(start)
+    while way:
+        node, branches = next(reversed(way.items()))
+        following = next(branches, None)
+        if following is None:
+            done.add(node)
+            del way[node]
+        elif following in way:
+            nodes = list(way)
+            return nodes[nodes.index(following) :]
+        elif following not in done:
+            way[following] = awaited_by(following)
+    return []
+
+
+def _named(cycle: Sequence[NodeKey], groups: Mapping[int, GroupRow], members: Mapping[int, MemberRow]) -> list[str]:
+    """Return the paths along the cycle in the direction of the work: first the dependency, then its dependent."""
+    paths = [(members if kind == MEMBER else groups)[number].path for kind, number in cycle if kind != GATE]
+    names = list(dict.fromkeys(reversed(paths)))
+    return [names[-1], *names]
 
 
 def fingerprint(model: BaseModel | Mapping[str, object] | None) -> str:
@@ -134,13 +190,13 @@ def fingerprint(model: BaseModel | Mapping[str, object] | None) -> str:
 
 @dataclass(slots=True)
 class Numbers:
-    """Numbers of members and groups by path, with numbers for new paths, and the flow's own host."""
+    """Numbers of members and groups by path, to turn needs into rows. New paths get the next numbers."""
 
     members: dict[str, int]
     groups: dict[str, int]
     next_member: int
     next_group: int
-    own_host: str
+    own_host: str  # the flow's; empty: any host
 
     @classmethod
     def from_ledger(cls, ledger: Ledger) -> "Numbers":
@@ -193,15 +249,15 @@ def group_row(group: GroupDefinition, numbers: Numbers) -> GroupRow:
     if group.grower is not None:
         grower = numbers.target(group.grower, 0, group.path).number  # a task's target is a member, never a group
     return GroupRow(
-        numbers.groups[group.path],
-        group.path,
-        numbers.groups[parent],
-        numbers.needs(group.needs, group.path),
-        group.ignore_cancelled,
-        group.ignore_discarded,
-        group.max_parallel,
-        group.growth,
-        grower,
+        number=numbers.groups[group.path],
+        path=group.path,
+        parent=numbers.groups[parent],
+        needs=numbers.needs(group.needs, group.path),
+        ignore_cancelled=group.ignore_cancelled,
+        ignore_discarded=group.ignore_discarded,
+        max_parallel=group.max_parallel,
+        growth=group.growth,
+        grower=grower,
         context=fingerprint(group.context),
         fingerprint=fingerprint(group),
     )
@@ -215,15 +271,15 @@ def member_row(member: MemberDefinition, numbers: Numbers, at: datetime) -> Memb
     work = member.work
     delay = None if member.delay_seconds is None else at + timedelta(seconds=member.delay_seconds)
     return MemberRow(
-        numbers.members[member.path],
-        member.path,
-        numbers.groups[group],
-        MemberKind.STEP if isinstance(work, ManagerWork) else MemberKind(work.kind),
-        numbers.needs(member.needs, member.path),
-        member.ignore_cancelled,
-        member.ignore_discarded,
-        member.retry,
-        member.priority,
+        number=numbers.members[member.path],
+        path=member.path,
+        group=numbers.groups[group],
+        kind=MemberKind.STEP if isinstance(work, ManagerWork) else MemberKind(work.kind),
+        needs=numbers.needs(member.needs, member.path),
+        ignore_cancelled=member.ignore_cancelled,
+        ignore_discarded=member.ignore_discarded,
+        retry=member.retry,
+        priority=member.priority,
         start_at=max(filter(None, (member.start_at, delay)), default=None),
         timeout_seconds=work.timeout_seconds if isinstance(work, ApprovalWork) else None,
         fingerprint=fingerprint(member),
@@ -268,61 +324,3 @@ def within(fragment: Fragment, base: str) -> Fragment:
             for member in fragment.members
         ),
     )
-
-
-def _refuse_twins(paths: Iterator[str] | Sequence[str]) -> None:
-    twins = [path for path, number in Counter(paths).items() if number > 1]
-    if twins:
-        raise BadInput("name", f"{twins[0]!r} is already in the flow")
-
-
-def _check_tasks(groups: Mapping[int, GroupRow], members: Mapping[int, MemberRow]) -> None:
-    for row in members.values():
-        for target in targets_of(row.needs):
-            if target.task is not None and members[target.number].kind is not MemberKind.CRAWL:
-                raise BadInput("deps", f"{row.path!r} depends on a task of {members[target.number].path!r}, no crawl")
-    for group in groups.values():
-        if group.growth is GroupGrowth.TASKS and group.grower is not None:
-            grower = members[group.grower]
-            if grower.kind is not MemberKind.CRAWL:
-                raise BadInput("each_task", f"{group.path!r} follows the tasks of {grower.path!r}, which is no crawl")
-
-
-def _cycle_from(start: Place, before: Callable[[Place], Iterator[Place]], done: set[Place]) -> list[Place]:
-    """Search depth first from a place, against the direction of the work. Places in `done` lead to no cycle."""
-    way: dict[Place, Iterator[Place]] = {}
-    following: Place | None = start
-    while following is not None or way:
-        if following is not None and following not in done:
-            if following in way:
-                places = list(way)
-                return places[places.index(following) :]
-            way[following] = before(following)
-        place = next(reversed(way), None)
-        if place is None:
-            return []
-        following = next(way[place], None)
-        if following is None:
-            done.add(place)
-            del way[place]
-    return []
-
-
-def _named(cycle: Sequence[Place], groups: Mapping[int, GroupRow], members: Mapping[int, MemberRow]) -> list[str]:
-    """Return the paths along the cycle in the direction of the work: first the dependency, then its dependent."""
-    paths = [(members if kind == MEMBER else groups)[number].path for kind, number in cycle if kind != GATE]
-    names = list(dict.fromkeys(reversed(paths)))
-    return [names[-1], *names]
-
-
-def _targets(needs: Sequence[NeedRow]) -> Iterator[Place]:
-    for target in targets_of(needs):
-        yield (END if target.is_group else MEMBER), target.number
-
-
-def _around(group: GroupRow) -> Iterator[Place]:
-    """Yield what the group's gate waits for besides needs: the gate around, and a graft's grafter."""
-    if group.parent is not None:
-        yield GATE, group.parent
-    if group.growth is GroupGrowth.GRAFT and group.grower is not None:
-        yield MEMBER, group.grower

@@ -21,6 +21,7 @@ def sources(ledger: Ledger, row: MemberRow) -> dict[str, Source]:
     collected: dict[str, Source] = {}
     for group, path, target in _targets(ledger, row):
         name = path.removeprefix(joined(group.path, ""))
+        # levels come from inside outwards: between equal names, the inner dependency counts
         collected.setdefault(name, children.of_group(target.number) if target.is_group else target.number)
     return collected
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 SATISFIED = 0
 CANCELLED, DISCARDED = 1, 2  # bits that a dependent may ignore
-REFUSED = 4  # bit that no dependent may ignore
+REFUSED = 4  # bit that no dependent may ignore: an impossible quorum, or a graft without its grafter
 FAILURES = CANCELLED | DISCARDED | REFUSED
 OPEN = 8  # bit for a wait; a gate may be open and show failures, too
 
@@ -27,7 +27,7 @@ class Node:
 
     rule: Rule | None = None  # returns the value from the counts; None for a member, whose row decides
     member: int | None = None  # number, for a member's node
-    grower: int | None = None  # crawl whose tasks become jobs, to explain a group without jobs
+    grower: int | None = None  # for a group's end: crawl whose tasks become jobs, to explain a group without jobs
     name: str = ""  # path, for reasons and explanations
     is_gate: bool = False  # an explanation then names the inputs in place of the gate
     value: int = OPEN
@@ -89,11 +89,11 @@ class Network:
         """Give the node a value, and bring all nodes after it up to date. Without a cycle, this comes to an end."""
         waiting = self._changed(node, value)
         while waiting:
-            behind = waiting.pop()
-            if behind.rule is not None:
-                waiting += self._changed(behind, behind.rule(behind))
-            elif behind.member is not None:
-                self.touched.add(behind.member)
+            dependent = waiting.pop()
+            if dependent.rule is not None:
+                waiting += self._changed(dependent, dependent.rule(dependent))
+            elif dependent.member is not None:
+                self.touched.add(dependent.member)
 
     def refresh(self, node: Node) -> None:
         """Let the node's rule decide anew."""

@@ -43,6 +43,8 @@ class NeedRow:
 
 @dataclass(frozen=True, slots=True)
 class GroupRow:
+    """A group: a sub-workflow, a collection, or a growing group, whose members its `grower` adds."""
+
     number: int
     path: str = ROOT
     parent: int | None = None
@@ -51,8 +53,8 @@ class GroupRow:
     ignore_discarded: bool = False
     max_parallel: int | None = None
     growth: GroupGrowth | None = None
-    grower: int | None = None  # number for the grafter, or for the crawl with the tasks
-    expected: int = 0  # members from the crawl's tasks
+    grower: int | None = None  # number for the grafter, or for the crawl whose tasks become members
+    expected: int = 0  # members that the grower's tasks will become; 0 for a graft
     context: str = ""  # fingerprint of the context
     fingerprint: str = ""  # of the definition
 
@@ -88,7 +90,7 @@ class MemberRow(NamedTuple):
     tries_by_outcome: tuple[tuple[str, int], ...] = ()  # its failed attempts, by outcomes that a retry rule names
     in_flight: bool = False  # whether the last attempt may still run
     terminate: bool = True  # whether a cancel asks the attempt under way to end
-    end: int = 0  # the run's last end on record; 0: none
+    end: int = 0  # for a crawl: number of its run's last stored end; 0: none
     decision: bool | None = None  # a person's decision about the approval
     started_at: datetime | None = None
     ended_at: datetime | None = None

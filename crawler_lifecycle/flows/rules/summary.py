@@ -30,7 +30,7 @@ class Tally:
     count: int = 1
     started_at: datetime | None = None  # first start
     ended_at: datetime | None = None  # last end
-    has_leaf: bool = False  # whether a member is not completed and has no dependents
+    prevents_ok: bool = False  # whether a member without dependents is not completed
 
     @property
     def is_settled(self) -> bool:
@@ -52,7 +52,7 @@ def tallies_of(ledger: Ledger) -> Tallies:
     """Return the tallies of a whole ledger."""
     needs = (row.needs for row in ledger.members.values())
     members, groups = depended_on(ledger.groups, needs, {row.group for row in ledger.members.values()})
-    tallies = [tally(row, is_leaf=row.number not in members) for row in ledger.members.values()]
+    tallies = [tally(row, has_dependents=row.number in members) for row in ledger.members.values()]
     return Tallies(ledger.flow, ledger.groups, tallies + tallies_of_empty(ledger), groups)
 
 
@@ -78,21 +78,24 @@ def tallies_of_empty(ledger: Ledger) -> list[Tally]:
         wiring.put_member(member)
     states = [(number, EMPTY_STATES[wiring.end(number).value]) for number in numbers]
     return [
-        Tally(number, state, in_flight=False, count=0, has_leaf=state is not MemberState.COMPLETED)
+        Tally(number, state, in_flight=False, count=0, prevents_ok=state is not MemberState.COMPLETED)
         for number, state in states
     ]
 
 
-def tally(row: MemberRow, *, is_leaf: bool = False, count: int = 1) -> Tally:
-    """Return the tally of a single member."""
-    has_leaf = is_leaf and row.state is not MemberState.COMPLETED
-    return Tally(row.group, row.state, row.in_flight, count, row.started_at, row.ended_at, has_leaf)
+def tally(row: MemberRow, *, has_dependents: bool = True) -> Tally:
+    """Return a single member's tally. A member's dependents decide about its failure: they may ignore failures."""
+    prevents_ok = not has_dependents and row.state is not MemberState.COMPLETED
+    return Tally(row.group, row.state, row.in_flight, 1, row.started_at, row.ended_at, prevents_ok)
 
 
 def depended_on(
     groups: Mapping[int, GroupRow], needs_of_members: Iterable[tuple[NeedRow, ...]], groups_with_members: set[int]
 ) -> tuple[frozenset[int], frozenset[int]]:
-    """Return the numbers of members and groups with dependents. Equal needs may be given once."""
+    """Return the numbers of members and groups with dependents. Equal needs may be given once.
+
+    A graft's members and the jobs for a crawl's tasks count as dependents of their group's `grower`.
+    """
     members: set[int] = set()
     with_dependents: set[int] = set()
     needs = chain(needs_of_members, (row.needs for row in groups.values()))
@@ -111,15 +114,15 @@ class _Sums:
         self.counts: Counter[MemberState] = Counter()
         self.states: set[MemberState] = set()  # also of empty groups, which count no members
         self.is_settled = True
-        self.has_open_leaf = False  # a member without dependents is not completed
+        self.is_ok = True  # unless a member without dependents is not completed
         self.started_at: datetime | None = None
         self.ended_at: datetime | None = None
 
-    def add(self, tally: Tally, *, has_leaf: bool) -> None:
+    def add(self, tally: Tally, *, prevents_ok: bool) -> None:
         self.counts[tally.state] += tally.count
         self.states.add(tally.state)
         self.is_settled &= tally.is_settled
-        self.has_open_leaf |= has_leaf
+        self.is_ok &= not prevents_ok
         self.started_at = min(filter(None, (self.started_at, tally.started_at)), default=None)
         self.ended_at = max(filter(None, (self.ended_at, tally.ended_at)), default=None)
 
@@ -133,10 +136,11 @@ def status_of(flow: Tallies, now: datetime) -> FlowStatus:
     """Return the status for the flow and all its sub-workflows from the numbers of members by group and state."""
     sums = {number: _Sums() for number in flow.groups}
     for tally in flow.tallies:
-        has_leaf = tally.has_leaf
+        prevents_ok = tally.prevents_ok
         for group in ancestors(flow.groups, tally.group):
-            sums[group].add(tally, has_leaf=has_leaf)
-            has_leaf = has_leaf and group not in flow.groups_with_dependents
+            sums[group].add(tally, prevents_ok=prevents_ok)
+            # a group's dependents judge the group, as a member's dependents judge the member
+            prevents_ok = prevents_ok and group not in flow.groups_with_dependents
     children: dict[int, list[GroupRow]] = {}
     for inner in flow.groups.values():
         if inner.parent is not None:
@@ -160,7 +164,7 @@ def _status(
         id=head.id,
         name=head.name if is_top else last_name(flow.groups[number].path),
         state=state if state is FlowState.PAUSED or sub.is_settled else FlowState.EXECUTING,
-        ok=not is_open and not sub.has_open_leaf,
+        ok=not is_open and sub.is_ok,
         total=sum(sub.counts.values()),
         counts=Counter({state: sub.counts[state] for state in MemberState if sub.counts[state]}),
         started_at=sub.started_at,

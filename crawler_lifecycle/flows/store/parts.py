@@ -51,6 +51,7 @@ TALLIED = [members.group_number, members.state, members.in_flight]
 TALLY_COLUMNS = [*TALLIED, func.count(), func.min(members.started_at), func.max(members.ended_at)]
 Key = tuple[int, MemberState, bool]  # group, state, whether an attempt is under way
 Columns = TypeVarTuple("Columns")
+# the statements for `FlowParts.kept`: definitions, last runs, first starts after a retry, refusals, and living hosts
 DEFINITIONS = select(members.number, members.definition, members.arguments)
 LAST_RUNS = (
     select(members.number, histories.c.id)
@@ -102,7 +103,8 @@ def flow_tallies(connection: Connection, head: Row[Any]) -> Tallies:
     """Return the flow's members counted by group and state.
 
     The database counts the stored rows. Each lagging member then moves from its stored row's tally to its effective
-    row's. Empty groups, which no row counts, get tallies of their own.
+    row's. An ended group is `ok` if no member without dependents has failed; an open group is not `ok`. So most
+    readings do without the members' needs. Empty groups, which no row counts, get tallies of their own.
     """
     groups = read_groups(connection, head.id)
     query = select(*TALLY_COLUMNS).where(members.flow == head.id).group_by(*TALLIED)
@@ -115,7 +117,7 @@ def flow_tallies(connection: Connection, head: Row[Any]) -> Tallies:
     flow = Tallies(flow_row(head), groups, list(tallies.values()))
     of_empty = _tallies_of_empty(connection, head, flow)
     if _has_failures_in_ended_groups(replace(flow, tallies=flow.tallies + of_empty)):
-        flow = _with_failed_leaves(connection, head.id, flow, effective)
+        flow = _with_marks(connection, head.id, flow, effective)  # empty groups' tallies have their marks already
     return replace(flow, tallies=flow.tallies + of_empty)
 
 
@@ -234,20 +236,14 @@ def _move(tallies: dict[Key, Tally], before: Tally, after: Tally) -> None:
 
 
 def _has_failures_in_ended_groups(flow: Tallies) -> bool:
-    """Return whether members have failed in a group that is not open.
-
-    Only then do leaves matter, which are members without dependents: an ended group is `ok` if no leaf has failed. An
-    open group is not `ok`, so most readings do without the members' needs.
-    """
+    """Return whether members have failed in a group that is not open."""
     unsettled = (tally.group for tally in flow.tallies if not tally.is_settled)
     is_open = {group for inner in unsettled for group in ancestors(flow.groups, inner)}
     return any(tally.state in FAILED and tally.group not in is_open for tally in flow.tallies)
 
 
-def _with_failed_leaves(
-    connection: Connection, flow: int, tallies: Tallies, effective: Mapping[int, MemberRow]
-) -> Tallies:
-    """Return the tallies, marked where a member without dependents has failed."""
+def _with_marks(connection: Connection, flow: int, tallies: Tallies, effective: Mapping[int, MemberRow]) -> Tallies:
+    """Return the tallies, marked by `prevents_ok` where a member without dependents has failed."""
     different = select(members.needs).where(members.flow == flow, members.needs != NO_NEEDS).distinct()
     needs = map(needs_of, connection.scalars(different))
     with_dependents, groups = depended_on(tallies.groups, needs, {tally.group for tally in tallies.tallies})
@@ -256,8 +252,8 @@ def _with_failed_leaves(
         number: (group, state, flight) for number, group, state, flight in connection.execute(failed)
     }
     keys |= {number: _key(tally(row)) for number, row in effective.items()}
-    leaves = {key for number, key in keys.items() if number not in with_dependents and key[1] in FAILED}
-    marked = [replace(tally, has_leaf=_key(tally) in leaves) for tally in tallies.tallies]
+    preventing = {key for number, key in keys.items() if number not in with_dependents and key[1] in FAILED}
+    marked = [replace(tally, prevents_ok=_key(tally) in preventing) for tally in tallies.tallies]
     return replace(tallies, tallies=marked, groups_with_dependents=groups)
 
 
