@@ -66,7 +66,7 @@ def status_lines(manager: ManagerStatus) -> Iterator[str]:
     yield f"    items     {total(manager.counts)}: {count_words(manager.counts)}"
     if manager.read:
         yield f"    generator {read}"
-    if not manager.incarnation:
+    if not manager.has_begun:
         yield f"    cause     {without_host(manager)}"
     if manager.arguments:
         yield f"    arguments {' '.join(manager.arguments)}"

@@ -8,6 +8,9 @@ from crawler_lifecycle.base.base import Message
 from crawler_lifecycle.flows.model.turns import Counts
 from crawler_lifecycle.model.manager_items import CodeProblem, ItemState, Origin, Override
 
+MOST_LINES = 200  # last lines in a manager's output
+LONGEST_LINE = 1000  # characters
+
 
 class ItemRecord(Message):
     """An item with its last attempt."""
@@ -92,6 +95,10 @@ class ManagerStatus(Message):
     )
     first_began_at: datetime | None = None
     closed_at: datetime | None = Field(default=None, description="time of the close; None since people have retried it")
+
+    @property
+    def has_begun(self) -> bool:
+        return self.incarnation > 0
 
 
 class ItemSums(Message):

@@ -1,39 +1,35 @@
-"""Rules for crawl managers: why a manager or an item is in its state, corrections for a retry, and the last output."""
+"""Why a crawl manager, or its item, is in its state.
 
-from collections.abc import Mapping, Sequence
+A cause is a stable word, a colon, and a sentence for people.
+"""
+
 from datetime import datetime
 
-from pydantic import JsonValue
-
 from crawler_lifecycle.base.words import counted
-from crawler_lifecycle.flows.model.manager_records import ItemRecord, ManagerStatus, OutputLine
+from crawler_lifecycle.flows.model.manager_records import ItemRecord, ManagerStatus
 from crawler_lifecycle.flows.model.records import Why
 from crawler_lifecycle.flows.model.turns import Counts
 from crawler_lifecycle.flows.rules.words import HOST, NO_HOST, SILENT_HOST
 from crawler_lifecycle.model.flow_states import FlowIntent, MemberState
-from crawler_lifecycle.model.manager_items import ItemState, Override
-from crawler_lifecycle.model.requests import RunParameters, refusals_as_bad_input
+from crawler_lifecycle.model.manager_items import ItemState
 
-PROBLEM = "manager_paused"
-PAUSED, DRAINING = "paused", "draining"
-PAUSE = "pause"
-DELAYED = "delayed"
-MOST_KEYS = 3  # of breakers in an explanation
-ROOM = "room"
-TURN = "turn"
-ENDS = "ends"
-GENERATOR = "generator"
-REACTION = "reaction"
-NO_REACTION = "finished; the manager has not processed the end yet"
+# causes for waiting
+PROBLEM = "manager_paused"  # the author's code failed
+PAUSED, DRAINING = "paused", "draining"  # people hold the flow
+ITEM_PAUSE = "pause"  # before an item's next attempt
+DELAYED = "delayed"  # the manager's own code or limits hold items back
+ROOM = "room"  # as many jobs are under way as the manager allows
+TURN = "turn"  # the manager has not chosen an item yet
+ENDS = "ends"  # jobs are under way, and no item waits for room
+GENERATOR = "generator"  # no item is open, and the generator may yield more
+REACTION = "reaction"  # by the manager, to a job's end
 CLOSING, CLOSED = "closing", "closed"
+NO_REACTION = "finished; the manager has not processed the end yet"
+MOST_KEYS = 3  # breakers' keys in an explanation
 CAUSES_BY_INTENT = {
     FlowIntent.PAUSE: f"{PAUSED}: the flow is paused",
     FlowIntent.DRAIN: f"{DRAINING}: nothing new starts",
 }
-SPIDER, SPIDER_ARGS = "spider", "spider_args"  # the author's words for a crawler, and for a crawl's arguments
-MOST_LINES = 200
-MOST_CHARACTERS = 20_000  # in all lines
-LONGEST_LINE = 1000  # characters
 
 
 def explained(item: ItemRecord, manager: ManagerStatus, intent: FlowIntent) -> Why:
@@ -57,50 +53,10 @@ def manager_explained(manager: ManagerStatus, member: Why, intent: FlowIntent) -
 
 
 def without_host(manager: ManagerStatus, cause: str | None = None) -> str:
-    """Return the wait for a host. `cause`: the member's own cause, with the hosts' flow."""
+    """Return the wait for a host. `cause`: the member's own; `--flow ID` at its end names a flow with own hosts."""
     _, own, flow = (cause or "").partition(" --flow ")
     command = f"crawlctl host FILE --flow {flow}" if own else "crawlctl up --flows FILE"
     return f"{NO_HOST}: no running host has loaded the manager {manager.function}: start `{command}`"
-
-
-def changed_arguments(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, str | None]:
-    """Return the arguments with other values than before. None: the argument is gone."""
-    gone = dict.fromkeys(before.keys() - after.keys())
-    return {**{name: value for name, value in after.items() if before.get(name) != value}, **gone}
-
-
-def corrected(override: Override, arguments: Mapping[str, JsonValue] | None, spider: str | None) -> Override:
-    """Return the item's parameters with new arguments over the previous arguments, and with the crawler."""
-    former = override.get(SPIDER_ARGS)
-    changed: Override = {**override}
-    if arguments:
-        changed[SPIDER_ARGS] = {**(former if isinstance(former, dict) else {}), **arguments}
-    if spider is not None:
-        changed[SPIDER] = spider
-    return changed
-
-
-def renewed(
-    request: RunParameters, arguments: Mapping[str, JsonValue] | None, spider: str | None = None
-) -> RunParameters:
-    """Return the item's request with new arguments over the previous arguments, and with the crawler."""
-    texts = {name: value if isinstance(value, str) else str(value) for name, value in (arguments or {}).items()}
-    with refusals_as_bad_input():
-        fields = request.model_dump(exclude_none=True)
-        changed = {**fields, "arguments": {**request.arguments, **texts}, "crawler": spider or request.crawler}
-        return RunParameters.model_validate(changed)
-
-
-def last_lines(former: Sequence[OutputLine], new: Sequence[OutputLine]) -> list[OutputLine]:
-    """Return the last lines. A new line among the previous lines comes from a repeated call."""
-    known = {(line.at, line.text) for line in former}
-    lines = [*former, *(line for line in new if (line.at, line.text) not in known)][-MOST_LINES:]
-    rest = MOST_CHARACTERS
-    for place in range(len(lines) - 1, -1, -1):
-        rest -= len(lines[place].text)
-        if rest < 0:
-            return lines[place + 1 :]
-    return lines
 
 
 def _cause_of_manager(manager: ManagerStatus, member: Why, intent: FlowIntent) -> str:
@@ -117,7 +73,7 @@ def _cause_of_manager(manager: ManagerStatus, member: Why, intent: FlowIntent) -
         return _cause_before_host(manager, member.cause)
     if (member.cause or "").startswith(SILENT_HOST):
         return without_host(manager, member.cause)
-    return _cause_by_items(manager) if manager.incarnation else without_host(manager, member.cause)
+    return _cause_by_items(manager) if manager.has_begun else without_host(manager, member.cause)
 
 
 def _cause_before_host(manager: ManagerStatus, cause: str | None) -> str:
@@ -135,7 +91,7 @@ def _cause_by_items(manager: ManagerStatus) -> str:
         wait = "waits" if counts.delayed == 1 else "wait"
         return f"{DELAYED}: {_holders(manager)} lets no item start ({counted(counts.delayed, 'item')} {wait})"
     if counts.retrying:
-        return f"{PAUSE}: {counted(counts.retrying, 'item')} before the next attempt"
+        return f"{ITEM_PAUSE}: {counted(counts.retrying, 'item')} before the next attempt"
     if not manager.is_exhausted:
         read = f"{counted(manager.read, 'set')} read"
         return f"{GENERATOR}: no item is open, and the manager's code has not ended or lets no job start now ({read})"
@@ -150,11 +106,11 @@ def _holders(manager: ManagerStatus) -> str:
 
 
 def _until(cause: str, manager: ManagerStatus) -> datetime | None:
-    """Return the end of the manager's pause."""
+    """Return when the wait ends: for a breaker's pause and an item's pause, the only causes with a known end."""
     word = cause.partition(":")[0]
     if word == DELAYED:
         return min(manager.held.values(), default=None)
-    return manager.next_attempt_at if word == PAUSE else None
+    return manager.next_attempt_at if word == ITEM_PAUSE else None
 
 
 def _cause_beside_jobs(counts: Counts) -> str:
@@ -173,10 +129,10 @@ def _cause_of_wait(item: ItemRecord, manager: ManagerStatus, intent: FlowIntent)
         return f"{PROBLEM}: {manager.problem.phase} failed, and the manager waits for a resume of the flow"
     if intent in CAUSES_BY_INTENT:
         return CAUSES_BY_INTENT[intent]
-    if not manager.incarnation:
+    if not manager.has_begun:
         return without_host(manager)
     if item.due is not None:
-        return f"{PAUSE}: after attempt {item.attempt}" + (f" ({item.outcome})" if item.outcome else "")
+        return f"{ITEM_PAUSE}: after attempt {item.attempt}" + (f" ({item.outcome})" if item.outcome else "")
     if item.is_delayed:
         return f"{DELAYED}: {_holders(manager)} did not let the item start"
     running, waiting = manager.counts.running, manager.counts.waiting

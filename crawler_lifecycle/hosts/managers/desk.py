@@ -13,7 +13,7 @@ from uuid import uuid4
 from pydantic import JsonValue
 
 from crawler_lifecycle.errors import TemporaryError
-from crawler_lifecycle.flows.model.manager_records import OutputLine
+from crawler_lifecycle.flows.model.manager_records import LONGEST_LINE, MOST_LINES, OutputLine
 from crawler_lifecycle.flows.model.turns import (
     NO_EFFECTS,
     Begun,
@@ -27,7 +27,6 @@ from crawler_lifecycle.flows.model.turns import (
     Wake,
 )
 from crawler_lifecycle.flows.rules.ends import Refusal
-from crawler_lifecycle.flows.rules.managers import LONGEST_LINE, MOST_LINES
 from crawler_lifecycle.hosts.managers.crawls import Crawls, ManagerCatalogue
 from crawler_lifecycle.hosts.managers.inbox import Box
 from crawler_lifecycle.hosts.managers.setbacks import ALL_JOBS, PAGE_PHASE, Phases, Setbacks

@@ -49,7 +49,13 @@ class DupeFilter(set[str]):
 
 
 class GeneratorCrawlManager(CrawlManager):
-    """Schedules jobs from `set_parameters_gen` until the generator ends and all jobs have ended."""
+    """Schedules jobs from `set_parameters_gen` until the generator ends and all jobs have ended.
+
+    The base classes share their state of the moment with this class. `_collected` has what authors' code has asked for
+    since the last `commit`. During the hooks for an end, `_ended_job` is its job, `_ended_badly` says how it ended, and
+    `_retry` is the further try that a hook has asked for. After a cycle, `_has_refusals` says whether a start was
+    refused, and `_own_reason` is the close reason, or None for another cycle.
+    """
 
     MAX_RETRIES: int = 0
     retry_policy: RetryPolicy = MappingProxyType({})  # rules by outcome; `*`: for all other failed outcomes
@@ -130,15 +136,15 @@ class GeneratorCrawlManager(CrawlManager):
         if again:
             self._collected.add.append(self.item(params))
             return
-        item = self._item_once(params)
+        item = self._item_with_key(params)
         job = self._ended_job
-        if job is not None and item.problem is None and self._is_requeue(job, params):
-            self._requeue(job, params)
+        if job is not None and item.problem is None and self._means_ended_job(job, params):
+            self._retry_as_added(job, params)
         else:
             self._collected.add.append(item)
 
-    def _item_once(self, params: FullJobParams) -> Item:
-        """Return the item with its key for repeats."""
+    def _item_with_key(self, params: FullJobParams) -> Item:
+        """Return the item with the key by which the ledger leaves out its repeats."""
         item = self.item(params)
         key = refused_key(item.override, "added") if item.problem is not None else self.repeat_key(params)
         return item.model_copy(update={"key": key})
@@ -156,24 +162,24 @@ class GeneratorCrawlManager(CrawlManager):
         """Return the text by which a repeat of the job's spider and arguments is known."""
         return dedup_key({"spider": job["spider"], "spider_args": job.get("spider_args") or {}}, dedup=True) or ""
 
-    def _is_requeue(self, job: Job, params: FullJobParams) -> bool:
-        """Return whether the parameters are for another try of the ended job."""
-        if self._retry is not None:
+    def _means_ended_job(self, job: Job, params: FullJobParams) -> bool:
+        """Return whether an added job is another try of the ended job, by the rules in `add_job`."""
+        if self._retry is not None:  # the hook has asked for a try already
             return False
         number, _ = get_jobseq(params.get("tags") or [])
         if not self._ended_badly:
             return number == job.number and params["spider"] == job.request.crawler
-        return number == job.number if number else self._repeats(job, params)
+        return number == job.number if number else self._is_same_crawl(job, params)
 
-    def _repeats(self, job: Job, params: FullJobParams) -> bool:
+    def _is_same_crawl(self, job: Job, params: FullJobParams) -> bool:
         """Return whether the job had the same spider and arguments, whatever their number of the try."""
         former = cast("FullJobParams", {**params_of(job), "spider": job.request.crawler})
         return _untried(self.effective(params)) == _untried(self.effective(former))
 
-    def _requeue(self, job: Job, params: FullJobParams) -> None:
-        """Try the ended job again. Unchanged arguments get the number of the try."""
+    def _retry_as_added(self, job: Job, params: FullJobParams) -> None:
+        """Try the ended job again with the added parameters. Unchanged arguments get the number of the try."""
         again: FullJobParams = {**params, "tags": _retried_from(job.key, params)}
-        if self.pass_retry_num and self._repeats(job, params):
+        if self.pass_retry_num and self._is_same_crawl(job, params):
             again["spider_args"] = {**(params.get("spider_args") or {}), "retry_num": str(job.tries)}
         self.retry_with(job, again)
 
@@ -206,7 +212,7 @@ class GeneratorCrawlManager(CrawlManager):
     def add_delayed_jobs(self, params: FullJobParams | Sequence[FullJobParams]) -> None:
         """Add a job or several jobs, unless they were there, and let them wait as delayed jobs."""
         jobs = [params] if isinstance(params, Mapping) else params
-        new = [self._item_once({**job, "spider": job.get("spider") or self.spider or ""}) for job in jobs]
+        new = [self._item_with_key({**job, "spider": job.get("spider") or self.spider or ""}) for job in jobs]
         if new:
             self._collected.add.extend(new)
             self.link.delay(self.commit()[-len(new) :])  # the numbers before are those of jobs added earlier
@@ -277,17 +283,20 @@ class GeneratorCrawlManager(CrawlManager):
         return goes_on
 
     def _reason(self, counts: Counts) -> str:
+        """Return the reason for a close after this cycle."""
         if self._has_too_many_failures(counts):
             return "max_failures"
         return WITH_FAILURES if counts.failed + self.refusals(counts) else FINISHED
 
     def refusals(self, counts: Counts) -> int:
+        """Return the number of refused items that count as failures; items that the own filter refused never count."""
         return counts.refused - self.stats.get_value(FILTERED, 0) if self.on_refused == "fail" else 0
 
     def _goes_on(self, counts: Counts) -> bool:
+        """Return whether another cycle follows: a job runs, an item may start, or the generator may yield more."""
         if counts.running:
             return True
-        if self._has_too_many_failures(counts):
+        if self._has_too_many_failures(counts):  # then only items that people have retried may start
             return any(was_renewed(item) for item in self._waiting())
         return bool(counts.waiting or counts.delayed or counts.retrying) or not self._opened().is_exhausted
 
@@ -303,8 +312,8 @@ class GeneratorCrawlManager(CrawlManager):
     def seconds_to_next(self) -> float | None:
         """Seconds until the next cycle; None for the usual pause.
 
-        The next cycle follows at once if the generator's reading was cut short, or if a start was refused: the refused
-        item's place is free.
+        The next cycle follows at once if the generator's reading was cut short, or if a start was refused, since
+        another item may start instead.
         """
         if (self._generator is not None and self._generator.is_cut) or (self._has_refusals and self.wake_on_end):
             return 0.0
@@ -354,8 +363,8 @@ class GeneratorCrawlManager(CrawlManager):
             effective, now = self.effective(params), self.link.now().timestamp()
             if not caps.admit(effective) or (self._breakers is not None and self._breakers.hold(effective, now)):
                 return False
-        asks_author = not self.has_only_ours("can_schedule_job_with_params")
-        return bool(await self.call(self.can_schedule_job_with_params, params, notifies_host=asks_author))
+        is_authors = not self.has_only_ours("can_schedule_job_with_params")
+        return bool(await self.call(self.can_schedule_job_with_params, params, notifies_host=is_authors))
 
     def _params(self, waiting: Waiting) -> FullJobParams:
         """Return the item's parameters as the author wrote them."""

@@ -28,7 +28,7 @@ class JobStarts(OwnedJobs):
     def __init__(self) -> None:
         self._chosen: Waiting | None = None
         self._has_pending_jobs = False
-        self._has_refusals = False  # since the cycle's beginning: their places are free again
+        self._has_refusals = False  # since the cycle's beginning: other items may start instead
         self._unnamed: FullJobParams = {}  # the chosen item's parameters without a name in `schedule_spider`
 
     def commit(self) -> list[int]:

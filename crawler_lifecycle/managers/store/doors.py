@@ -3,10 +3,11 @@
 A retry lets items wait again, page by page, as they were or with changed arguments, and an ended manager continue.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
+from pydantic import JsonValue
 from sqlalchemy import Connection, Row, and_, bindparam, exists, func, insert, or_, select, update
 
 from crawler_lifecycle.database.flow_schema import flow_appends
@@ -19,7 +20,6 @@ from crawler_lifecycle.flows.model.requests import AddItems, CancelItems, RetryI
 from crawler_lifecycle.flows.model.turns import FILTERED_PROBLEM, UNREADABLE
 from crawler_lifecycle.flows.ports.ledger import DoorAnswer
 from crawler_lifecycle.flows.rules.interventions import retry
-from crawler_lifecycle.flows.rules.managers import corrected, renewed
 from crawler_lifecycle.flows.store.door import Door, uid_of
 from crawler_lifecycle.managers.authors.parameters import FullJobParams, check_parts
 from crawler_lifecycle.managers.authors.requesting import request_of
@@ -36,10 +36,11 @@ from crawler_lifecycle.managers.store.selecting import (
     managed_by,
     of_numbers,
     refuse_unknown,
-    written,
+    wake_and_answer,
 )
 from crawler_lifecycle.model.flow_states import MemberState
-from crawler_lifecycle.model.manager_items import ItemState, Origin
+from crawler_lifecycle.model.manager_items import ItemState, Origin, Override
+from crawler_lifecycle.model.requests import RunParameters, refusals_as_bad_input
 
 items = manager_items.c
 AGAIN: dict[str, Any] = {
@@ -109,19 +110,39 @@ def renewal(row: Row[Any], request: RetryItems) -> dict[str, Any]:
     if UNREADABLE in row.override:
         advice = "cancel the item, and add its parameters anew"
         raise BadInput("jobs", f"item {row.number} keeps its wrong parameters ({row.problem}): {advice}")
-    override = corrected(row.override, request.arguments, request.spider)
+    override = _corrected(row.override, request.arguments, request.spider)
     try:
         if row.request is None:
             check_parts(override)
             new = request_of(cast("FullJobParams", override), ())
         else:
-            new = renewed(row.request, request.arguments, request.spider)
+            new = _renewed(row.request, request.arguments, request.spider)
     except BadInput as error:
         problem = f"item {row.number}: {error.message}"
         if row.request is None and error.field.partition(".")[0] not in CORRECTED:
             problem += "; a correction changes the crawler and the arguments alone: cancel the item to dismiss it"
         raise BadInput("jobs", problem) from error
     return {"of_number": row.number, "new_override": override, "new_request": new}
+
+
+def _corrected(override: Override, arguments: Mapping[str, JsonValue] | None, spider: str | None) -> Override:
+    """Return the item's parameters with new arguments over the previous arguments, and with the crawler."""
+    former = override.get("spider_args")
+    changed: Override = {**override}
+    if arguments:
+        changed["spider_args"] = {**(former if isinstance(former, dict) else {}), **arguments}
+    if spider is not None:
+        changed["spider"] = spider
+    return changed
+
+
+def _renewed(request: RunParameters, arguments: Mapping[str, JsonValue] | None, spider: str | None) -> RunParameters:
+    """Return the item's request with new arguments over the previous arguments, and with the crawler."""
+    texts = {name: value if isinstance(value, str) else str(value) for name, value in (arguments or {}).items()}
+    with refusals_as_bad_input():
+        fields = request.model_dump(exclude_none=True)
+        changed = {**fields, "arguments": {**request.arguments, **texts}, "crawler": spider or request.crawler}
+        return RunParameters.model_validate(changed)
 
 
 @dataclass(frozen=True)
@@ -157,10 +178,10 @@ class ManagerRetries(ManagerReadings):
         number = self.number(connection, uid_of(connection, flow))
         manager = member_of(connection, number, request.manager).number
         of_manager = REQUESTS.filter_by(flow=number, manager=manager)
-        chosen = of_numbers(of_manager, request.numbers, _states_for(request))
+        query = of_numbers(of_manager, request.numbers, _states_for(request))
         if request.numbers is None:
-            chosen = of_manager.where(or_(items.state == ItemState.FAILED, IS_UNSTARTED))
-        for row in connection.execute(chosen.execution_options(yield_per=AT_ONCE)):
+            query = of_manager.where(or_(items.state == ItemState.FAILED, IS_UNSTARTED))
+        for row in connection.execute(query.execution_options(yield_per=AT_ONCE)):
             renewal(row, request)
 
     @transaction
@@ -182,7 +203,8 @@ class ManagerRetries(ManagerReadings):
             total += tx.scalar(NOT_STARTED_ITEMS, mine.bound) or 0  # the next beginning lets them wait again
         goes_on = further is None and (total > 0 or (request.numbers is None and _has_more(mine)))
         is_reopened = goes_on and _reopen(door, mine)
-        answer = written(door, mine, "items retried", count, None if further else total, is_reopened=is_reopened)
+        total_if_last = total if further is None else None
+        answer = wake_and_answer(door, mine, "items retried", count, total_if_last, is_reopened=is_reopened)
         answer = replace(answer, left_out=rest.left_out + unchanged, reopened=is_reopened)
         return answer, further and replace(further, count=total, left_out=answer.left_out)
 
@@ -201,7 +223,7 @@ class SqlManagerDoors(ManagerRetries):
             raise Conflict(f"the manager of flow {flow!r} has ended: retry its items, or start another flow")
         tx.execute(insert(flow_appends), {**key, "made_at": door.at})
         mine.add([item.model_copy(update={"origin": Origin.ADDED}) for item in request.items])
-        return written(door, mine, "items added", len(request.items), len(request.items))
+        return wake_and_answer(door, mine, "items added", len(request.items), len(request.items))
 
     @transaction
     def cancel_items(self, tx: Connection, flow: str, request: CancelItems) -> DoorAnswer:
@@ -221,7 +243,7 @@ class SqlManagerDoors(ManagerRetries):
             new += dismissed
         mine.count("cancelled", new)
         count += new
-        return replace(written(door, mine, "items cancelled", count, count), left_out=unchanged)
+        return replace(wake_and_answer(door, mine, "items cancelled", count, count), left_out=unchanged)
 
 
 def _refuse_uncorrected(mine: Managed, request: RetryItems) -> None:

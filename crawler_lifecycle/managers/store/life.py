@@ -13,9 +13,8 @@ from crawler_lifecycle.database.manager_schema import manager_attempts, manager_
 from crawler_lifecycle.database.transactions import reading, transaction
 from crawler_lifecycle.errors import Fenced
 from crawler_lifecycle.flows.model.definition import MemberDefinition, StepWork
-from crawler_lifecycle.flows.model.manager_records import OutputLine
+from crawler_lifecycle.flows.model.manager_records import MOST_LINES, OutputLine
 from crawler_lifecycle.flows.model.turns import GENERATOR_CHANGED, Begun, Counts, Effects, ManagerIntent
-from crawler_lifecycle.flows.rules.managers import last_lines
 from crawler_lifecycle.flows.store.locks import LOCKED, SHARED, add_line
 from crawler_lifecycle.managers.ports import ManagerNews, ManagerRef, Setbacks
 from crawler_lifecycle.managers.store.ends import cancel_waiting, ends_of, settle_ends
@@ -24,6 +23,7 @@ from crawler_lifecycle.managers.store.rows import DELAYED, NOT_STARTED
 from crawler_lifecycle.model.flow_states import FlowIntent, MemberState
 from crawler_lifecycle.model.manager_items import CodeProblem, ItemState
 
+MOST_CHARACTERS = 20_000  # in all lines of a manager's output
 members, begins, items, attempts = flow_members.c, attempt_begins.c, manager_items.c, manager_attempts.c
 WISH = (
     *(members.state, members.terminate, members.generation, members.attempt_generation),
@@ -167,7 +167,7 @@ class ManagerLife(OnManagers):
     def keep_output(self, tx: Connection, ref: ManagerRef, lines: Sequence[OutputLine]) -> None:
         mine = self.mine(tx, ref)
         former = tx.execute(OUTPUT, mine.bound).scalar_one() or ()
-        kept = last_lines([OutputLine.model_validate(line) for line in former], lines)
+        kept = _last_lines([OutputLine.model_validate(line) for line in former], lines)
         mine.values["output"] = [line.model_dump(mode="json") for line in kept]
         mine.save()
 
@@ -232,6 +232,18 @@ def counts_of(connection: Connection, row: Row[Any], now: datetime) -> Counts:
         refused=row.refused,
         repeated=max(0, row.repeated),  # below 0 while sets of an earlier reading are still to come
     )
+
+
+def _last_lines(former: Sequence[OutputLine], new: Sequence[OutputLine]) -> list[OutputLine]:
+    """Return the last lines. A new line among the previous lines comes from a repeated call."""
+    known = {(line.at, line.text) for line in former}
+    lines = [*former, *(line for line in new if (line.at, line.text) not in known)][-MOST_LINES:]
+    rest = MOST_CHARACTERS
+    for place in range(len(lines) - 1, -1, -1):
+        rest -= len(lines[place].text)
+        if rest < 0:
+            return lines[place + 1 :]
+    return lines
 
 
 def _refuse_without_begin(tx: Connection, ref: ManagerRef, key: dict[str, int]) -> None:

@@ -22,7 +22,6 @@ from crawler_lifecycle.flows.model.manager_records import (
 from crawler_lifecycle.flows.model.requests import ALL_ITEMS, ItemFilter
 from crawler_lifecycle.flows.model.turns import BREAKERS, HELD, OURS
 from crawler_lifecycle.flows.ports.ledger import FoundItems
-from crawler_lifecycle.flows.rules.managers import changed_arguments
 from crawler_lifecycle.flows.store.door import OnDoors, uid_of
 from crawler_lifecycle.flows.store.rows import members
 from crawler_lifecycle.managers.store.ends import ends_in_flows
@@ -215,5 +214,11 @@ def _attempt(row: Row[Any], before: Row[Any] | None) -> ItemAttempt:
         is_failed=None if row.verdict is None else row.verdict is Verdict.BAD,
         started_at=row.began_at,
         ended_at=row.ended_at,
-        changed={} if before is None else changed_arguments(before.request.arguments, row.request.arguments),
+        changed={} if before is None else _changes(before.request.arguments, row.request.arguments),
     )
+
+
+def _changes(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, str | None]:
+    """Return the arguments with other values than before. None: the argument is gone."""
+    gone = dict.fromkeys(before.keys() - after.keys())
+    return {**{name: value for name, value in after.items() if before.get(name) != value}, **gone}

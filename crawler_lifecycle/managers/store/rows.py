@@ -14,7 +14,7 @@ from crawler_lifecycle.model.naming import crawl_workflow_id
 from crawler_lifecycle.model.requests import KeptRequest, RunParameters
 from crawler_lifecycle.model.states import RunStatus
 
-DELAYED, ADDED, GENERATED = range(3)  # places in the order of the choice
+DELAYED, ADDED, GENERATED = range(3)  # an item's place: a manager chooses items by place, then by number
 NOT_STARTED = "the manager was closed before the item could start"  # problem of an item that a close has cancelled
 NOT_TRIED_AGAIN = "the manager was closed before the item's next attempt"  # the same, for people, after an attempt
 JOB_COLUMNS = [

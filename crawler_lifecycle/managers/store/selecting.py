@@ -1,4 +1,4 @@
-"""Choices among a manager's items for people's requests: the lock, the chosen items, and the answer."""
+"""Steps of people's requests for a manager's items: lock the manager, choose items, wake the manager and answer."""
 
 from collections.abc import Collection, Mapping
 from typing import Any, TypeVar
@@ -44,22 +44,23 @@ def left_out(mine: Managed, numbers: Collection[int] | None, reasons: Mapping[It
         return ()
     if mine.row.closed_at is not None:
         reasons = {**reasons, ItemState.RUNNING: OF_CLOSED}
-    chosen = (
+    named = (
         select(items.number, items.state, items.problem).filter_by(**mine.key).where(items.number.in_(sorted(numbers)))
     )
     return tuple(
         LeftOut(job=str(item.number), reason=reasons.get(item.state, BY_FILTER))
-        for item in mine.tx.execute(chosen.order_by(items.number))
+        for item in mine.tx.execute(named.order_by(items.number))
         if item.state in reasons or (item.state is ItemState.REFUSED and item.problem == FILTERED_PROBLEM)
     )
 
 
 def managed_by(door: Door, request: ItemsRequest) -> Managed:
-    """Lock the manager. A manager that has not begun gets its row."""
+    """Lock the manager. A manager that no host has begun yet gets its row here: to lock, and to count the items."""
     number = member_of(door.tx, door.head.id, request.manager).number
     key = {"of_flow": door.head.id, "of_manager": number}
     row = door.tx.execute(LOCK, key).one_or_none()
     if row is None:
+        # incarnation 0: the first host's beginning turns it into 1
         unbegun = {"attempt": 0, "token": "", "child": "", **beginning(door.at), "incarnation": 0}
         door.tx.execute(insert(managers), {"flow": door.head.id, "manager": number, **unbegun})
         row = door.tx.execute(LOCK, key).one()
@@ -75,7 +76,7 @@ def refuse_unknown(mine: Managed, numbers: Collection[int] | None) -> None:
 
 
 def chosen(statement: S, mine: Managed, numbers: Collection[int] | None, states: Collection[ItemState]) -> S:
-    """Return the statement for the manager's items with these states. None: of all numbers."""
+    """Return the statement for the manager's items with these states. `numbers`: the named items; None: all items."""
     return of_numbers(statement.filter_by(**mine.key), numbers, states)
 
 
@@ -84,12 +85,15 @@ def of_numbers(statement: S, numbers: Collection[int] | None, states: Collection
     return statement if numbers is None else statement.where(items.number.in_(sorted(numbers)))
 
 
-def written(
-    door: Door, mine: Managed, event: str, count: int, total: int | None, *, is_reopened: bool = False
+def wake_and_answer(
+    door: Door, mine: Managed, event: str, changed: int, total: int | None, *, is_reopened: bool = False
 ) -> DoorAnswer:
-    """Wake the manager after a change of items. `total`: the number for the answer; None: further pages follow."""
-    if count:
-        mine.count("items_door")
+    """Wake the manager if items were changed in this transaction; write the event, and return the answer.
+
+    `total`: items changed by the whole request; None: further pages follow, and the last page has event and answer.
+    """
+    if changed:
+        mine.count("items_door")  # the manager's host compares the number, and wakes the manager
         mine.save()
     if total:
         door.log(event, counted(total, "item"))

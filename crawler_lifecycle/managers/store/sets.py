@@ -1,4 +1,7 @@
-"""Items of a crawl manager before their start: stored from its generator's pages, chosen in order, or delayed."""
+"""Items of a crawl manager before their start: stored from its generator's pages, chosen in order, or delayed.
+
+The generator yields parameter sets; a set becomes an item unless it repeats an earlier one.
+"""
 
 from collections.abc import Collection, Sequence
 
@@ -21,6 +24,7 @@ MAY_START = (
     items.state == ItemState.WAITING,
     or_(items.due.is_(None), items.due <= bindparam("now")),
 )
+# in the order of the choice: by place (`rows` has the places), then by number
 WAITING = select(manager_items).where(*MAY_START).order_by(items.place, items.number).limit(bindparam("most"))
 NEXT_WAITING = WAITING.where(
     or_(items.place > bindparam("place"), (items.place == bindparam("place")) & (items.number > bindparam("number")))
@@ -36,23 +40,22 @@ class ManagerSets(OnManagers):
     @transaction
     def offer(self, tx: Connection, ref: ManagerRef, page: Page, setbacks: Setbacks | None = None) -> Offered:
         mine = self.mine(tx, ref, flow=LOCKED)
-        stored_sets = mine.row.read_sets
-        sets_before = page.read - len(page.items)  # `page.read` counts all sets up to the end of this page
-        if sets_before > stored_sets:
-            raise Conflict(f"{sets_before - stored_sets} parameter sets are missing before the page")
+        read_before = mine.row.read_sets
+        already_read = read_before - (page.read - len(page.items))  # sets of the page that an earlier call has stored
+        if already_read < 0:
+            raise Conflict(f"{-already_read} parameter sets are missing before the page")
         if page.is_reread:
             numbers = _take_reread(mine, page.items)
         else:
-            # an earlier call may have stored the page's first sets: only the others are added
-            stored, new = page.items[: stored_sets - sets_before], page.items[stored_sets - sets_before :]
             known = mine.known(page.items)
-            numbers = [_number(item, known) for item in stored] + _take_new(mine, new, known)
-        if page.read > stored_sets or (page.read == stored_sets and not page.is_reread):
-            has_news = page.read > stored_sets or page.is_exhausted != mine.row.is_exhausted
+            numbers = [_number(item, known) for item in page.items[:already_read]]
+            numbers += _take_new(mine, page.items[already_read:], known)
+        has_new_end = not page.is_reread and page.is_exhausted != mine.row.is_exhausted
+        if page.read > read_before or (page.read == read_before and has_new_end):
+            # once: a repeated call has no second effects
             mine.values |= {"read_sets": page.read, "is_exhausted": page.is_exhausted}
-            if has_news:  # a repeated call has no second effects
-                mine.values |= {"cursor": page.cursor, "digest": page.digest}
-                mine.apply(page.effects)
+            mine.values |= {"cursor": page.cursor, "digest": page.digest}
+            mine.apply(page.effects)
         mine.take_setbacks(setbacks)
         mine.save()
         return Offered(numbers=tuple(numbers))
@@ -98,8 +101,9 @@ def _take_new(mine: Managed, new: Sequence[Item], known: dict[str, int]) -> list
 def _take_reread(mine: Managed, page: Sequence[Item]) -> list[int | None]:
     """Add the parameter sets with an unknown key. Return the numbers of all sets with keys.
 
-    Sets without a key were stored before and are skipped. Each set found new here pushes a known set onto a later,
-    unread page, where `_take_new` will wrongly count it as a repeat; one repeat is subtracted now for it.
+    A generator that is read again, in another process, yields the stored sets once more before it goes on. Sets without
+    a key were stored before and are skipped. Each set found new here pushes a known set onto a later, unread page,
+    where `_take_new` will wrongly count it as a repeat; one repeat is subtracted now for it.
     """
     known = mine.known(page)
     unknown = {item.key: item for item in page if item.key is not None and item.key not in known}
