@@ -97,7 +97,10 @@ class Slices:
 
 
 def _sources(planner: Planner, numbers: Iterable[int]) -> Iterator[int]:
-    """Yield the members that these members depend on, also by way of approvals, once."""
+    """Yield the members that these members depend on, also by way of approvals and grafters, once.
+
+    A graft's first members wait for the grafter alone, and read the results around the graft.
+    """
     waiting = deque(planner.node(number) for number in numbers)
     known = set(waiting)
     while waiting:
@@ -105,9 +108,11 @@ def _sources(planner: Planner, numbers: Iterable[int]) -> Iterator[int]:
             if source in known:
                 continue
             known.add(source)
-            if source.member is not None:
-                yield source.member
-            if source.member is None or planner.rows[source.member].kind is MemberKind.APPROVAL:
+            if source.member is None:
+                waiting.append(source)
+                continue
+            yield source.member
+            if planner.rows[source.member].kind is MemberKind.APPROVAL or planner.wiring.grown_by(source.member):
                 waiting.append(source)
 
 

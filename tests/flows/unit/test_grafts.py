@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from crawler_lifecycle.base.ranges import from_ranges_by_value
 from crawler_lifecycle.errors import BadInput, Conflict, Fenced, NotFound
 from crawler_lifecycle.flows import RunningJob, Workflow, crawl, each_task
 from crawler_lifecycle.flows.authors.building import fragment_of
@@ -11,6 +12,7 @@ from crawler_lifecycle.flows.model.requests import AppendMembers
 from crawler_lifecycle.flows.rules.ends import RunSeen, TasksSeen
 from crawler_lifecycle.flows.rules.merging import Merged, grow
 from crawler_lifecycle.flows.rules.planner import Planner
+from crawler_lifecycle.flows.rules.slicing import reads
 from crawler_lifecycle.model.flow_states import FlowState, MemberState
 from crawler_lifecycle.model.naming import host_of
 from crawler_lifecycle.model.states import RunStatus, TaskStatus
@@ -58,6 +60,23 @@ def test_071_grafted_jobs_start_when_the_grafter_commits() -> None:
     play.end("g")
     play.advance()
     assert play.order == ["setup", "g", "g/x", "g/y"]
+
+
+def test_grafted_jobs_name_the_results_around_their_graft() -> None:
+    """A grafted job behind an approval read None for the decision while the write of the approval's end was late."""
+    inner = Workflow().add_graft("g", UserNotifier.new({"account_id": 2}))
+    play = Play(Workflow().add("setup", plain).add_approval("ok", deps="setup").add_workflow("sub", inner, deps="ok"))
+    play.advance()
+    play.end("setup")
+    play.advance()
+    play.approve("ok")
+    play.advance()
+    job = RunningJob("flow", "sub/g", is_grafter=True)
+    play.graft(Workflow.apply_graft(job, Workflow().add("x", plain)).request)
+    play.end("sub/g")
+    play.advance()
+    named = from_ranges_by_value(reads(play.planner, [play.row("sub/g/x").number]))
+    assert named.keys() == {play.row(path).number for path in ("setup", "ok", "sub/g")}
 
 
 def test_all_steps_of_a_flow_with_an_own_host_have_its_queue() -> None:
