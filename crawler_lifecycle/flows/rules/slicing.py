@@ -97,7 +97,7 @@ class Slices:
 
 
 def _sources(planner: Planner, numbers: Iterable[int]) -> Iterator[int]:
-    """Yield the members that these members depend on, also by way of approvals and grafters, once.
+    """Yield the members that these members depend on, also by way of approvals, once.
 
     A graft's first members wait for the grafter alone, and read the results around the graft.
     """
@@ -112,8 +112,9 @@ def _sources(planner: Planner, numbers: Iterable[int]) -> Iterator[int]:
                 waiting.append(source)
                 continue
             yield source.member
-            if planner.rows[source.member].kind is MemberKind.APPROVAL or planner.wiring.grown_by(source.member):
+            if planner.rows[source.member].kind is MemberKind.APPROVAL:
                 waiting.append(source)
+            waiting += planner.wiring.gates_around(planner.wiring.grown_by(source.member))
 
 
 def _fit(planner: Planner, numbers: Collection[int]) -> bool:

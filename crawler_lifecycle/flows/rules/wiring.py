@@ -212,6 +212,12 @@ class Wiring:
         """Return the groups with the member as their grower."""
         return self._growers_of.get(number, [])
 
+    def gates_around(self, groups: Iterable[int]) -> list[Node]:
+        """Return the gates of the groups around the groups."""
+        parents = (self.groups[number].parent for number in groups)
+        gates = (None if parent is None else self._gates[parent] for parent in parents)
+        return [gate for gate in gates if gate is not None]
+
     @property
     def is_short(self) -> bool:
         """Whether a group waits for members from its crawl's tasks."""

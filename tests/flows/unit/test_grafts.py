@@ -62,21 +62,26 @@ def test_071_grafted_jobs_start_when_the_grafter_commits() -> None:
     assert play.order == ["setup", "g", "g/x", "g/y"]
 
 
-def test_grafted_jobs_name_the_results_around_their_graft() -> None:
+@pytest.mark.parametrize("before", [(), ("inside",)], ids=["a grafter first", "a grafter behind a job"])
+def test_grafted_jobs_name_the_results_around_their_graft(before: tuple[str, ...]) -> None:
     """A grafted job behind an approval read None for the decision while the write of the approval's end was late."""
-    inner = Workflow().add_graft("g", UserNotifier.new({"account_id": 2}))
-    play = Play(Workflow().add("setup", plain).add_approval("ok", deps="setup").add_workflow("sub", inner, deps="ok"))
-    play.advance()
-    play.end("setup")
+    inner = Workflow()
+    for name in before:
+        inner.add(name, plain)
+    inner.add_graft("g", UserNotifier.new({"account_id": 2}), deps=before)
+    play = Play(Workflow().add_approval("ok").add_workflow("sub", inner, deps="ok"))
     play.advance()
     play.approve("ok")
+    for name in before:
+        play.advance()
+        play.end(f"sub/{name}")
     play.advance()
     job = RunningJob("flow", "sub/g", is_grafter=True)
     play.graft(Workflow.apply_graft(job, Workflow().add("x", plain)).request)
     play.end("sub/g")
     play.advance()
     named = from_ranges_by_value(reads(play.planner, [play.row("sub/g/x").number]))
-    assert named.keys() == {play.row(path).number for path in ("setup", "ok", "sub/g")}
+    assert named.keys() == {play.row(path).number for path in ("ok", "sub/g")}
 
 
 def test_all_steps_of_a_flow_with_an_own_host_have_its_queue() -> None:
