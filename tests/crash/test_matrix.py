@@ -152,7 +152,7 @@ ELSEWHERE = {
     "FlowAudit: findings.keep_open",  # an owed announcement whose workflow is at it
     f"DeploymentActivities: {PUT_BACK}",
     # managers whose rows and runs do not agree: tests/audits/test_audit_managers.py
-    "FlowAudit: managers.tell",
+    "FlowAudit: managers.copy_run",
     "FlowAudit: managers.refuse",
     "FlowAudit: supervisors.failure",
     "FlowAudit: supervisors.start_crawl",
