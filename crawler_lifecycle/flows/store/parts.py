@@ -103,8 +103,10 @@ def flow_tallies(connection: Connection, head: Row[Any]) -> Tallies:
     """Return the flow's members counted by group and state.
 
     The database counts the stored rows. Each lagging member then moves from its stored row's tally to its effective
-    row's. An ended group is `ok` if no member without dependents has failed; an open group is not `ok`. So most
-    readings do without the members' needs. Empty groups, which no row counts, get tallies of their own.
+    row's. Empty groups, which no row counts, get tallies of their own.
+
+    An ended group is `ok` if no member without dependents has failed: other failures are judged by the dependents,
+    which may ignore them. An open group is not `ok`. So the members' needs are read only after a failure.
     """
     groups = read_groups(connection, head.id)
     query = select(*TALLY_COLUMNS).where(members.flow == head.id).group_by(*TALLIED)
@@ -246,7 +248,7 @@ def _with_marks(connection: Connection, flow: int, tallies: Tallies, effective: 
     """Return the tallies, marked by `prevents_ok` where a member without dependents has failed."""
     different = select(members.needs).where(members.flow == flow, members.needs != NO_NEEDS).distinct()
     needs = map(needs_of, connection.scalars(different))
-    with_dependents, groups = depended_on(tallies.groups, needs, {tally.group for tally in tallies.tallies})
+    with_dependents, groups_with_dependents = depended_on(tallies.groups, needs, {tally.group for tally in tallies.tallies})
     failed = select(members.number, *TALLIED).where(members.flow == flow, members.state.in_(FAILED))
     keys: dict[int, Key] = {
         number: (group, state, flight) for number, group, state, flight in connection.execute(failed)
@@ -254,7 +256,7 @@ def _with_marks(connection: Connection, flow: int, tallies: Tallies, effective: 
     keys |= {number: _key(tally(row)) for number, row in effective.items()}
     preventing = {key for number, key in keys.items() if number not in with_dependents and key[1] in FAILED}
     marked = [replace(tally, prevents_ok=_key(tally) in preventing) for tally in tallies.tallies]
-    return replace(tallies, tallies=marked, groups_with_dependents=groups)
+    return replace(tallies, tallies=marked, groups_with_dependents=groups_with_dependents)
 
 
 def _refused(flow: int) -> Select[int, str | None]:

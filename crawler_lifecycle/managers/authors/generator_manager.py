@@ -126,9 +126,10 @@ class GeneratorCrawlManager(CrawlManager):
     def add_job(self, spider: str, job_args_override: JobParams, *, again: bool = False) -> None:
         """Add a job ahead of the generator, unless a job with the same spider and arguments was there.
 
-        In a hook for an end, the call may mean the ended job, which is then tried again. The call means this job if its
-        tags have the job's JOBSEQ, as the hook's override has; after a good end, only with the job's own spider. After
-        a bad end, a call without JOBSEQ means the job, too, if spider and arguments are the job's.
+        In a hook for an end, the call may mean the ended job, which is then tried again, as in shub-workflow. The call
+        means this job if its tags have the job's JOBSEQ, as the hook's override has; after a good end, only with the
+        job's own spider. After a bad end, a call without JOBSEQ means the job, too, if spider and arguments are the
+        job's.
 
         `again`: add a new job in any case.
         """
@@ -270,6 +271,10 @@ class GeneratorCrawlManager(CrawlManager):
     # the cycle
 
     async def _cycle(self) -> bool:
+        """Call the hooks for ended jobs, store what they have asked for, and start jobs. Return whether to go on.
+
+        Stored items start first; then the generator is read, as far as jobs may start.
+        """
         self._has_refusals = False
         await self.call(self.check_running_jobs)
         self.commit()

@@ -39,6 +39,11 @@ class ManagerSets(OnManagers):
 
     @transaction
     def offer(self, tx: Connection, ref: ManagerRef, page: Page, setbacks: Setbacks | None = None) -> Offered:
+        """Store the page's sets, the generator's position after the page, and the effects of the code since the last.
+
+        The host sends a page again after a lost answer: `read_sets` tells which of its sets are stored. A process that
+        reads the generator again from its beginning sends pages with `is_reread`, which change no position.
+        """
         mine = self.mine(tx, ref, flow=LOCKED)
         read_before = mine.row.read_sets
         already_read = read_before - (page.read - len(page.items))  # sets of the page that an earlier call has stored
@@ -102,8 +107,8 @@ def _take_reread(mine: Managed, page: Sequence[Item]) -> list[int | None]:
     """Add the parameter sets with an unknown key. Return the numbers of all sets with keys.
 
     A generator that is read again, in another process, yields the stored sets once more before it goes on. Sets without
-    a key were stored before and are skipped. Each set found new here pushes a known set onto a later, unread page,
-    where `_take_new` will wrongly count it as a repeat; one repeat is subtracted now for it.
+    a key were stored before and are skipped. If the generator now yields a, x, b where a, b were stored, the reading
+    skips two sets, a and x. Then `_take_new` counts b as a repeat, so one repeat is subtracted now for x.
     """
     known = mine.known(page)
     unknown = {item.key: item for item in page if item.key is not None and item.key not in known}
