@@ -248,7 +248,9 @@ def _with_marks(connection: Connection, flow: int, tallies: Tallies, effective: 
     """Return the tallies, marked by `prevents_ok` where a member without dependents has failed."""
     different = select(members.needs).where(members.flow == flow, members.needs != NO_NEEDS).distinct()
     needs = map(needs_of, connection.scalars(different))
-    with_dependents, groups_with_dependents = depended_on(tallies.groups, needs, {tally.group for tally in tallies.tallies})
+    with_dependents, groups_with_dependents = depended_on(
+        tallies.groups, needs, {tally.group for tally in tallies.tallies}
+    )
     failed = select(members.number, *TALLIED).where(members.flow == flow, members.state.in_(FAILED))
     keys: dict[int, Key] = {
         number: (group, state, flight) for number, group, state, flight in connection.execute(failed)
