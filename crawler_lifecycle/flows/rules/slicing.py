@@ -114,7 +114,7 @@ def _sources(planner: Planner, numbers: Iterable[int]) -> Iterator[int]:
             yield source.member
             if planner.rows[source.member].kind is MemberKind.APPROVAL:
                 waiting.append(source)
-            waiting += planner.wiring.gates_around(planner.wiring.grown_by(source.member))
+            waiting += planner.wiring.gates_around_grown(source.member)
 
 
 def _fit(planner: Planner, numbers: Collection[int]) -> bool:

@@ -212,10 +212,10 @@ class Wiring:
         """Return the groups with the member as their grower."""
         return self._growers_of.get(number, [])
 
-    def gates_around(self, groups: Iterable[int]) -> list[Node]:
-        """Return the gates of the groups around the groups."""
-        parents = (self.groups[number].parent for number in groups)
-        gates = (None if parent is None else self._gates[parent] for parent in parents)
+    def gates_around_grown(self, number: int) -> list[Node]:
+        """Return the gates around the groups with the member as their grower."""
+        parents = (self.groups[group].parent for group in self.grown_by(number))
+        gates = (self._gates[parent] for parent in parents if parent is not None)
         return [gate for gate in gates if gate is not None]
 
     @property
