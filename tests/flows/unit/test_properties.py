@@ -3,25 +3,37 @@
 `allowed` is a second, naive statement of the rules for dependencies. The planner and `allowed` share the rows only.
 """
 
+from collections.abc import Iterator, Mapping
 from random import Random
 from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from crawler_lifecycle.base.ranges import from_ranges_by_value
 from crawler_lifecycle.errors import BadInput, Conflict
 from crawler_lifecycle.flows import Workflow, crawl
 from crawler_lifecycle.flows.authors.building import fragment_of
 from crawler_lifecycle.flows.model.requests import AppendMembers, Downstream
+from crawler_lifecycle.flows.rules.contexts import Source, sources
 from crawler_lifecycle.flows.rules.ends import AttemptEnd, RunSeen
 from crawler_lifecycle.flows.rules.planner import Planner
 from crawler_lifecycle.flows.rules.rows import MemberRow, Target
+from crawler_lifecycle.flows.rules.slicing import reads
 from crawler_lifecycle.model.flow_states import FlowIntent, MemberKind, MemberState
 from crawler_lifecycle.model.states import RunStatus
 from tests.flows.plays import CANCELLED, COMPLETED, FAILED, Play
 from tests.flows.random_graphs import BAD, FINE, OPEN, SHARES, allowed, build, leaves
 from tests.kit.authors.work import plain
 from tests.kit.samples import examples
+
+
+def numbers_in(known: Mapping[str, Source]) -> Iterator[int]:
+    for source in known.values():
+        if isinstance(source, int):
+            yield source
+        else:
+            yield from numbers_in(source)
 
 
 class Chaos(Play):
@@ -49,11 +61,19 @@ class Chaos(Play):
             self.attempts.add((row.path, start.attempt))
             assert allowed(self.ledger, row) == FINE, f"{row.path} starts too early"
             assert self.ledger.flow.intent is FlowIntent.RUN
+            self.check_reads(row)
         for row in self.ledger.members.values():
             self.check(row)
         assert self.planner.advance(self.now).is_empty
         self.check_limits()
         return plan
+
+    def check_reads(self, row: MemberRow) -> None:
+        """A start names every result that its function sees: the write of a dependency's end may come later."""
+        named = from_ranges_by_value(reads(self.planner, [row.number]))
+        seen = numbers_in(sources(self.ledger, row))
+        completed = {number for number in seen if self.ledger.members[number].state is MemberState.COMPLETED}
+        assert completed <= named.keys(), row.path
 
     def check(self, row: MemberRow) -> None:
         """Compare the state of a job that has not started with the naive rules."""
