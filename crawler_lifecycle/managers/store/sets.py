@@ -39,7 +39,7 @@ class ManagerSets(OnManagers):
 
     @transaction
     def offer(self, tx: Connection, ref: ManagerRef, page: Page, setbacks: Setbacks | None = None) -> Offered:
-        """Store the page's sets, the generator's position after the page, and the effects of the code since the last.
+        """Store the page's sets, the generator's position after it, and the effects of the code until then.
 
         The host sends a page again after a lost answer: `read_sets` tells which of its sets are stored. A process that
         reads the generator again from its beginning sends pages with `is_reread`, which change no position.
