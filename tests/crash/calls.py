@@ -34,6 +34,50 @@ CALLS = {
     "scheduler": asked_in([scheduler], {"cluster": OF_THE_CLUSTER}),
 }
 CLOSED = f"{HOST}.close.{ANSWERED}"  # the host dies, and the object with the host
+PUT_BACK = "claims.put_back"  # a claim from before a pause, see tests/limits/contracts/test_sql_admission.py
+SAID_OF_FAILURES = {
+    "DeploymentActivities: claims.failed",
+    "NoticeActivities: runs.note",
+    "ReconciliationActivities: cluster.check",
+    "StoppingActivities: runs.mark_look",
+}
+# what no course comes to within minutes on a local cluster; what these calls are for is in tests/runs
+ELSEWHERE = {
+    "DeploymentActivities: cluster.stop",  # a main job is overtaken by a stop: as a child's, which the dispatcher ends
+    "ReconciliationActivities: runs.mark_waiting",  # the cluster is full for five minutes
+    "HistoryActivities: tasks.by_status",  # a job's own deadline ended it while nobody supervised
+    "StoppingActivities: cluster.give_up",  # a child task waits for an image that never comes
+    "StoppingActivities: tasks.sync",  # a Kubernetes pod that has ended, or was told to, before a stop deletes its Job
+    "StoppingActivities: runs.note",  # nodes that do not answer, and jobs of another cluster
+    "ReconciliationActivities: runs.note",  # jobs of Kubernetes that cannot be removed
+    "StoppingActivities: cluster.check",  # a job that cannot be ended, again and again
+    "JobAudit: records.run_id",  # a job whose run the database does not have
+    "JobAudit: cluster.kill",  # an earlier audit has asked, minutes ago
+    # jobs of a local cluster take no room when they are over
+    "JobAudit: cluster.remove",
+    "JobAudit: tasks.unexplained",
+    "JobAudit: tasks.reconcile",
+    "JobAudit: findings.overview",  # no job at all is listed
+    "JobAudit: findings.keep_open",  # jobs cannot be seen
+    "RunAudit: findings.keep_open",  # a workflow has ended a moment ago
+    "RunAudit: supervisors.task_failure",  # a workflow that fails the same task again and again
+    "HandoverAudit: findings.keep_open",  # a workflow is at it
+    "FlowAudit: findings.keep_open",  # an owed announcement whose workflow is at it
+    f"DeploymentActivities: {PUT_BACK}",
+    # managers whose rows and runs do not agree: tests/audits/test_audit_managers.py
+    "FlowAudit: managers.copy_run",
+    "FlowAudit: managers.refuse",
+    "FlowAudit: supervisors.failure",
+    "FlowAudit: supervisors.start_crawl",
+    "FlowCrawlActivities: supervisors.describe",  # a crawl without a run at a look
+    "FlowCrawlActivities: supervisors.failure",  # and whose workflow has failed
+    "FlowCrawlActivities: supervisors.go_on",  # a run whose workflow was terminated, and whose crawl is cancelled
+    # a run's workflow has ended well and its row has not, as in a database that was restored
+    *(
+        f"RunAudit: {call}"
+        for call in ("supervisors.requested_run_id", "cluster.look", "tasks.by_status", "tasks.rows")
+    ),
+}
 OF_HOSTS = {*(f"claims.{method}" for method in methods_of(StepLedger)), "doors.graft"}
 
 

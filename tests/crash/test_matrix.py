@@ -22,7 +22,18 @@ from crawler_lifecycle.assembly.plugin import WORKFLOWS
 from crawler_lifecycle.errors import LifecycleError
 from crawler_lifecycle.managers.ports import ManagerLedger
 from crawler_lifecycle.model.answers import Started
-from tests.crash.calls import CALLS, CLOSED, HOLDERS, NAMES, OF_HOSTS, of_activities, points_of_managers
+from tests.crash.calls import (
+    CALLS,
+    CLOSED,
+    ELSEWHERE,
+    HOLDERS,
+    NAMES,
+    OF_HOSTS,
+    PUT_BACK,
+    SAID_OF_FAILURES,
+    of_activities,
+    points_of_managers,
+)
 from tests.crash.children import ChildPlan
 from tests.crash.courses import COURSES, OF_CHILDREN, STEPS_OF_FLOWS, courses_by_step, courses_of
 from tests.crash.faults import OF_PORTS, Fault
@@ -121,50 +132,6 @@ FAULTY.sort(key=lambda case: not case.alone)  # the longest begin first
 LOSING = [_plan(course, Fault.LOST_COMMIT, fault=Fault.LOST_COMMIT) for course in TAKEN]
 # what these ask for can end the workflow before their answer comes
 NEVER_WAITED_FOR = {("cancel_execution", THEN), ("stop_attempts", THEN)}
-PUT_BACK = "claims.put_back"  # a claim from before a pause, see tests/limits/contracts/test_sql_admission.py
-SAID_OF_FAILURES = {
-    "DeploymentActivities: claims.failed",
-    "NoticeActivities: runs.note",
-    "ReconciliationActivities: cluster.check",
-    "StoppingActivities: runs.mark_look",
-}
-# what no course comes to within minutes on a local cluster; what these calls are for is in tests/runs
-ELSEWHERE = {
-    "DeploymentActivities: cluster.stop",  # a main job is overtaken by a stop: as a child's, which the dispatcher ends
-    "ReconciliationActivities: runs.mark_waiting",  # the cluster is full for five minutes
-    "HistoryActivities: tasks.by_status",  # a job's own deadline ended it while nobody supervised
-    "StoppingActivities: cluster.give_up",  # a child task waits for an image that never comes
-    "StoppingActivities: tasks.sync",  # a Kubernetes pod that has ended, or was told to, before a stop deletes its Job
-    "StoppingActivities: runs.note",  # nodes that do not answer, and jobs of another cluster
-    "ReconciliationActivities: runs.note",  # jobs of Kubernetes that cannot be removed
-    "StoppingActivities: cluster.check",  # a job that cannot be ended, again and again
-    "JobAudit: records.run_id",  # a job whose run the database does not have
-    "JobAudit: cluster.kill",  # an earlier audit has asked, minutes ago
-    # jobs of a local cluster take no room when they are over
-    "JobAudit: cluster.remove",
-    "JobAudit: tasks.unexplained",
-    "JobAudit: tasks.reconcile",
-    "JobAudit: findings.overview",  # no job at all is listed
-    "JobAudit: findings.keep_open",  # jobs cannot be seen
-    "RunAudit: findings.keep_open",  # a workflow has ended a moment ago
-    "RunAudit: supervisors.task_failure",  # a workflow that fails the same task again and again
-    "HandoverAudit: findings.keep_open",  # a workflow is at it
-    "FlowAudit: findings.keep_open",  # an owed announcement whose workflow is at it
-    f"DeploymentActivities: {PUT_BACK}",
-    # managers whose rows and runs do not agree: tests/audits/test_audit_managers.py
-    "FlowAudit: managers.copy_run",
-    "FlowAudit: managers.refuse",
-    "FlowAudit: supervisors.failure",
-    "FlowAudit: supervisors.start_crawl",
-    "FlowCrawlActivities: supervisors.describe",  # a crawl without a run at a look
-    "FlowCrawlActivities: supervisors.failure",  # and whose workflow has failed
-    "FlowCrawlActivities: supervisors.go_on",  # a run whose workflow was terminated, and whose crawl is cancelled
-    # a run's workflow has ended well and its row has not, as in a database that was restored
-    *(
-        f"RunAudit: {call}"
-        for call in ("supervisors.requested_run_id", "cluster.look", "tasks.by_status", "tasks.rows")
-    ),
-}
 ON_SQLITE = [
     *EVERY_STEP,
     *MANAGED,
@@ -457,9 +424,7 @@ async def test_nothing_is_left(matrix: Matrix, database: str) -> None:
 
 def _asked_by_activities(fault: Fault) -> set[str]:
     """Calls of ports, as the code of the activities has them, with who has that code."""
-    known = of_activities()
-    assert known > ELSEWHERE | SAID_OF_FAILURES
-    return known - ELSEWHERE - (SAID_OF_FAILURES if fault is Fault.TWICE else set())
+    return of_activities() - ELSEWHERE - (SAID_OF_FAILURES if fault is Fault.TWICE else set())
 
 
 async def _until_late(missing: Callable[[], set[str]]) -> None:

@@ -1,7 +1,6 @@
 """The lists of calls that no course comes to name calls of activities."""
 
-from tests.crash.calls import of_activities
-from tests.crash.test_matrix import ELSEWHERE, SAID_OF_FAILURES
+from tests.crash.calls import ELSEWHERE, SAID_OF_FAILURES, of_activities
 
 
 def test_calls_that_no_course_comes_to_are_calls_of_activities() -> None:
