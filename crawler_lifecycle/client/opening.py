@@ -60,7 +60,10 @@ class Flows(WorkflowClient):
 
 
 class _Innermost:
-    """Stand-in for the open client during a call, such as a host's client during a step."""
+    """Stand-in for the open client during a call, such as a host's client during a step.
+
+    An author's function imports `flows` once, and each call finds the client that is open then.
+    """
 
     def __getattr__(self, name: str) -> Any:
         return getattr(Flows.current(), name)

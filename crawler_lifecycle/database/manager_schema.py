@@ -46,7 +46,7 @@ managers = sa.Table(
     sa.Column("failed", sa.Integer, nullable=False),
     sa.Column("cancelled", sa.Integer, nullable=False),
     sa.Column("refused", sa.Integer, nullable=False),
-    sa.Column("items_door", sa.Integer, nullable=False),  # last door that added or renewed items
+    sa.Column("items_door", sa.Integer, nullable=False),  # last door that added or renewed items, or ended a drain
     sa.Column("last_call", sa.String(64)),  # the last commit, with the numbers of its items
     sa.Column("last_numbers", Json),
     sa.Column("problem", JsonModel(CodeProblem)),

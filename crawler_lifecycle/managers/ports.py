@@ -50,7 +50,7 @@ class ManagerNews:
     intent: ManagerIntent
     has_ends: bool  # whether an end was not reacted to yet
     has_due: bool  # whether the pause of an item has ended since the given time
-    items_door: int  # number of the last door that added or renewed items
+    items_door: int  # number of the last door that added or renewed items, or ended a drain
     has_problem: bool  # whether a failure pauses the manager
 
 

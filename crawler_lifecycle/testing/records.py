@@ -110,7 +110,7 @@ class MemoryLedger:
             context=known.group_contexts[0] if known.has_context else None,
             definitions=known.definitions,
             groups=known.group_definitions,
-            attempts=known.run_ids,
+            last_runs=known.run_ids,
         )
 
     def results(self, flow: str, numbers: Collection[int]) -> Mapping[int, JsonValue]:

@@ -133,7 +133,7 @@ class FlowCommands(FlowReader):
         """Stop the runs of the flow's crawls under way; by force, without their grace period. Return their number."""
         kept = await self._context.database(lambda _: self.kept(flow, Part(in_flight=True)))
         in_flight = [number for number, row in kept.ledger.members.items() if row.in_flight]
-        runs = [kept.attempts[number] for number in in_flight if number in kept.attempts]
+        runs = [kept.last_runs[number] for number in in_flight if number in kept.last_runs]
         runs += await self._context.database(lambda store: store.manager_doors.runs_under_way(flow))
         stop = StopRequest(force=request.force, actor=request.actor, reason=request.reason, door=request.door)
         stopped = 0

@@ -75,7 +75,9 @@ def items_with_runs(items: Sequence[ItemRecord], records: Records) -> list[Why]:
 def with_runs(explanation: Why, flow: KeptFlow, records: Records) -> Why:
     """Return the explanation, with the runs of the crawls and the cause of each run's wait or end."""
     numbers = flow.ledger.paths_of_members()
-    run_ids = {path: flow.attempts[numbers[path]] for path in _ends(explanation) if numbers.get(path) in flow.attempts}
+    run_ids = {
+        path: flow.last_runs[numbers[path]] for path in _ends(explanation) if numbers.get(path) in flow.last_runs
+    }
     runs = {run.run_id: run for run in records.summaries(sorted(set(run_ids.values())))} if run_ids else {}
     return _continued(explanation, {path: runs[run_id] for path, run_id in run_ids.items() if run_id in runs})
 
@@ -216,7 +218,7 @@ def _record(flow: KeptFlow, row: MemberRow, unsupervised: Collection[int]) -> Me
         started_at=row.started_at,
         began_at=row.started_at if row.generation == 1 else flow.restarts.get(row.number),
         ended_at=row.ended_at,
-        run_id=flow.attempts.get(row.number),
+        run_id=flow.last_runs.get(row.number),
     )
 
 

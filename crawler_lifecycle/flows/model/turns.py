@@ -41,7 +41,9 @@ class Begun(Message):
     close_reason: str | None = None
     is_closed: bool = Field(default=False, description="whether the end is stored: only the step has to end")
     stats: dict[str, int | float | str] = {}
-    items_door: int = Field(default=0, description="number of the last door that added or renewed items")
+    items_door: int = Field(
+        default=0, description="number of the last door that added or renewed items, or ended a drain"
+    )
 
 
 class Effects(Message):

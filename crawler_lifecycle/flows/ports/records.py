@@ -115,7 +115,7 @@ class KeptFlow:
     context: Mapping[str, JsonValue] | None  # encoded; None if none was given
     definitions: Mapping[int, MemberDefinition] = field(default_factory=dict)  # by member's number
     groups: Mapping[int, Any] = field(default_factory=dict)  # GroupDefinition by group's number
-    attempts: Mapping[int, int] = field(default_factory=dict)  # RunIDs of last attempts, by member's number
+    last_runs: Mapping[int, int] = field(default_factory=dict)  # RunIDs of last attempts, by member's number
     arguments: Mapping[int, JsonValue] = field(default_factory=dict)  # encoded; in place of the definitions' arguments
     restarts: Mapping[int, datetime] = field(default_factory=dict)  # first starts since a retry, by member's number
     problems: Mapping[int, str] = field(default_factory=dict)  # why crawls were refused, by member's number

@@ -87,7 +87,7 @@ GROUP_NEWS = (
 OPEN_MEMBER = (
     select(members.number).where(members.flow == bindparam("of_flow"), members.state.notin_([*FINAL])).limit(1)
 )
-# closes the managers that end with their flow, in the transaction of the flow's end
+# closes the managers that end with their flow, in the same transaction; passed in, as managers build on flows
 CloseManagers = Callable[[Connection, Row[Any], datetime], None]
 
 

@@ -172,7 +172,7 @@ class FlowParts(OnFlows):
             groups={
                 number: GroupDefinition.model_validate_json(text) for number, text in connection.execute(of_groups)
             },
-            attempts=dict(_of_members(connection, last_runs, numbers)),
+            last_runs=dict(_of_members(connection, last_runs, numbers)),
             restarts=_first_starts_since_retry(connection, head.id, ledger) if defined else {},
             problems={number: problem or "" for number, problem in _of_members(connection, _refused(head.id), numbers)},
             has_supervisor=head.supervisor_run_id is not None,

@@ -31,10 +31,10 @@ from crawler_lifecycle.managers.store.selecting import (
     NOT_CANCELLED,
     NOT_RETRIED,
     RETRIABLE,
+    among,
     chosen,
     left_out,
     managed_by,
-    of_numbers,
     refuse_unknown,
     wake_and_answer,
 )
@@ -178,7 +178,7 @@ class ManagerRetries(ManagerReadings):
         number = self.number(connection, uid_of(connection, flow))
         manager = member_of(connection, number, request.manager).number
         of_manager = REQUESTS.filter_by(flow=number, manager=manager)
-        query = of_numbers(of_manager, request.numbers, _states_for(request))
+        query = among(of_manager, request.numbers, _states_for(request))
         if request.numbers is None:
             query = of_manager.where(or_(items.state == ItemState.FAILED, IS_UNSTARTED))
         for row in connection.execute(query.execution_options(yield_per=AT_ONCE)):

@@ -77,10 +77,11 @@ def refuse_unknown(mine: Managed, numbers: Collection[int] | None) -> None:
 
 def chosen(statement: S, mine: Managed, numbers: Collection[int] | None, states: Collection[ItemState]) -> S:
     """Return the statement for the manager's items with these states. `numbers`: the named items; None: all items."""
-    return of_numbers(statement.filter_by(**mine.key), numbers, states)
+    return among(statement.filter_by(**mine.key), numbers, states)
 
 
-def of_numbers(statement: S, numbers: Collection[int] | None, states: Collection[ItemState]) -> S:
+def among(statement: S, numbers: Collection[int] | None, states: Collection[ItemState]) -> S:
+    """Return the statement for items with these states, of whatever manager the statement has."""
     statement = statement.where(items.state.in_(list(states)))
     return statement if numbers is None else statement.where(items.number.in_(sorted(numbers)))
 

@@ -114,7 +114,7 @@ def test_the_next_attempt_may_start_before_the_write_about_the_last_one(database
         (1, FAILED, "failed"),
         (2, COMPLETED, "finished"),
     ]
-    assert records[1].run_id == flow.store.flow_records.kept("w").attempts[0]
+    assert records[1].run_id == flow.store.flow_records.kept("w").last_runs[0]
 
 
 def test_memory_grows_with_every_attempt_that_ran_out_of_memory(database: Database) -> None:

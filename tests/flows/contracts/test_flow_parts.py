@@ -99,7 +99,7 @@ def test_a_part_has_the_wanted_members(database: Database) -> None:
     assert paths(flow, Part(in_flight=True)) == ["shop"]
     run = flow.run(flow.start_crawls(flow.last("shop")).crawls[0])
     part = flow.store.flow_records.kept("w", Part(states=[MemberState.EXECUTING]))
-    assert (part.attempts, list(part.definitions), len(part.ledger.groups)) == ({0: run.run_id}, [0], 2)
+    assert (part.last_runs, list(part.definitions), len(part.ledger.groups)) == ({0: run.run_id}, [0], 2)
     flow.close(run)
     assert paths(flow, Part(states=[MemberState.DISCARDED])) == ["shop"], "the row is older than its run's end"
 
