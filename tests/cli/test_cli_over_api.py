@@ -172,6 +172,7 @@ def test_the_record_names_the_actor_beside_the_token(crawlctl: Cli, tmp_path: Pa
     assert pushed_flow["created_by"] == "ann (token token-0)"
 
 
+@pytest.mark.long
 def test_the_token_in_the_settings_needs_no_file(database_url: str, tmp_path: Path) -> None:
     settings = {"CRAWLER_API__OPERATOR_TOKEN": "a-word-of-the-operator"}
     with served(tmp_path, database_url, **settings) as api:
@@ -360,6 +361,7 @@ def test_a_flow_is_pushed_over_the_api(crawlctl: Cli, tmp_path: Path) -> None:
     assert (prune.exit_code, "`prune` works on the installation itself" in prune.stderr) == (2, True)
 
 
+@pytest.mark.long
 def test_crawlers_are_listed_with_hidden_values(database_url: str, tmp_path: Path) -> None:
     with scheduler_served(SmallCluster(), a_catalogue(tmp_path)) as url:
         scheduler = {"CRAWLER_SCHEDULER__URL": url, "CRAWLER_SCHEDULER__TOKEN": TOKEN}

@@ -152,6 +152,7 @@ def test_events_are_read_by_the_rules() -> None:
     ]
 
 
+@pytest.mark.long
 def test_a_broken_connection_is_tried_again_for_reads_and_for_harmless_commands() -> None:
     with scripted(DROP, DROP, NO_RUNS) as server, Api(server.url, "t") as remote:
         assert remote.runs.page().items == []

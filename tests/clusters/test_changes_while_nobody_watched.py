@@ -22,6 +22,7 @@ def test_a_watcher_that_was_away_is_told_what_it_missed(local: LocalBench) -> No
     assert next(later) == set(), "it was handed on already"
 
 
+@pytest.mark.long
 def test_a_change_is_told_again_by_the_next_watcher_unless_it_was_handed_on(local: LocalBench) -> None:
     request = local.request("exit 0")
     local.cluster.deploy(request)

@@ -182,6 +182,7 @@ async def test_a_dependency_may_be_added_after_its_dependent(flows: MemoryFlows)
 @pytest.mark.parametrize(
     "module", ["chancy.plugins.workflow", "chancy.plugins.leadership", "oban", "oban_pro", "shub.crawl"]
 )
+@pytest.mark.long
 def test_an_authors_module_loads_neither_temporal_nor_a_database(module: str) -> None:
     code = f"import sys; import crawler_lifecycle.compat.{module}; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True).stdout.split()

@@ -97,6 +97,7 @@ def _contended(outcome: str) -> float:
     return REGISTRY.get_sample_value("crawler_database_contended_total", {"outcome": outcome}) or 0.0
 
 
+@pytest.mark.long
 async def test_doctor_and_readiness_name_the_database(sqlite_template: Path, tmp_path: Path) -> None:
     url = copy_of(sqlite_template, tmp_path)
     control = Control(Installation.with_variables(tmp_path, {"CRAWLER_DATABASE__URL": url}))

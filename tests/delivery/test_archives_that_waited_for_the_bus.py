@@ -36,6 +36,7 @@ def waiting_for_the_archive() -> Script:
     return script
 
 
+@pytest.mark.long
 async def test_a_run_is_archived_while_its_event_waits(play: Play) -> None:
     script = waiting_for_the_archive()
     async with play(script) as stage, asyncio.timeout(60):

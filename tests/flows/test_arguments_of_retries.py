@@ -22,6 +22,7 @@ def last_line(crawlctl: Crawlctl) -> str:
     return str(crawlctl("flow", "show", "w").stdout.splitlines()[-1].split("Z  ")[1])
 
 
+@pytest.mark.long
 def test_the_timeline_has_old_and_new_arguments_and_their_author(stored: SqlStore, crawlctl: Crawlctl) -> None:
     workflow = Workflow(id="w").add("shop", crawl("books", arguments={"lang": "de", "depth": "2"}))
     workflow.add("load", SlowWorker.new({"size": 1, "name": "x"})).add("report", plain, deps="load")

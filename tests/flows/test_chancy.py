@@ -65,6 +65,7 @@ async def test_a5_a_chained_sequence(service: Service, capfd: pytest.CaptureFixt
 # the eight tests
 
 
+@pytest.mark.long
 async def test_a_sequential_workflow(service: Service) -> None:
     workflow = Workflow("sequential")
     for number in (1, 2, 3):
@@ -109,6 +110,7 @@ async def test_a_wait_that_times_out(service: Service) -> None:
         assert (await WorkflowPlugin.wait_for_workflow(flows, flow, timeout=PATIENCE)).is_complete
 
 
+@pytest.mark.long
 async def test_a_wait_for_a_missing_workflow(service: Service) -> None:
     async with Flows.open() as flows:
         with pytest.raises(KeyError):
@@ -123,6 +125,7 @@ async def test_async_and_sync_jobs(service: Service) -> None:
     assert (ended.state, steps.CALLS) == (Workflow.State.COMPLETED, ["sync"])
 
 
+@pytest.mark.long
 async def test_modified_jobs(service: Service) -> None:
     modified = chancy.top.job.with_queue("high_priority").with_priority(10).with_max_attempts(3)
     async with Flows.open() as flows:

@@ -46,6 +46,7 @@ async def test_an_end_that_the_former_execution_has_written_is_read(flows: FlowS
     assert len(flows.crawls.runs["shop"]) == 1
 
 
+@pytest.mark.long
 async def test_an_ended_flow_ends_once(flows: FlowStage) -> None:
     graph = chain(2).add_approval("release", deps="j1").add("last", plain, deps="release")
     flow = flows.push(graph)

@@ -93,6 +93,7 @@ async def test_a_dependent_does_not_go_on_without_a_lost_result(
 
 
 @pytest.mark.parametrize("deps", ["g", any_of(["g"])], ids=["a group", "a quorum"])
+@pytest.mark.long
 async def test_a_step_behind_a_group_or_a_quorum_waits_for_a_lost_result(
     service: Service, file: Path, tmp_path: Path, deps: str | Quorum
 ) -> None:
@@ -110,6 +111,7 @@ async def test_a_step_behind_a_group_or_a_quorum_waits_for_a_lost_result(
     assert steps.CALLS == ["a", "c", "a", "c"]
 
 
+@pytest.mark.long
 async def test_a_crawl_does_not_start_behind_a_step_whose_end_is_lost(
     service: Service, file: Path, tmp_path: Path
 ) -> None:
@@ -195,6 +197,7 @@ async def test_a_flow_does_not_end_beside_a_step_whose_end_is_lost(
     assert service.stage.store.flow_records.figures().flows == {FlowState.COMPLETED: 1}
 
 
+@pytest.mark.long
 async def test_a_supervisor_that_the_backup_does_not_know_gives_up_and_another_begins(
     service: Service, file: Path, tmp_path: Path
 ) -> None:

@@ -92,6 +92,7 @@ def played(stored: SqlStore) -> Hand:
     return flow
 
 
+@pytest.mark.long
 def test_results_of_an_unknown_job_are_an_error(played: Hand, crawlctl: Crawlctl) -> None:
     result = crawlctl("flow", "results", "w", "laod")
     assert (result.exit_code, result.stdout) == (3, "")

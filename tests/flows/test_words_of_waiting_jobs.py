@@ -37,6 +37,7 @@ def flow(stored: SqlStore) -> Hand:
     return flow
 
 
+@pytest.mark.long
 def test_a_step_without_a_host_names_the_command(flow: Hand, crawlctl: Crawlctl) -> None:
     assert WAITS in crawlctl("flow", "why", "w", "load").stdout
     jobs = crawlctl("flow", "jobs", "w").stdout

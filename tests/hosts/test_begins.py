@@ -218,6 +218,7 @@ async def refused_in_process(database: Database) -> AsyncIterator[tuple[Hosted, 
 
 
 @pytest.mark.regression("an isolated step never began in a flow that got requests faster than a process loads")
+@pytest.mark.long
 async def test_a_loaded_process_serves_the_next_plan(flows_database: Database, processes: list[CountedProcess]) -> None:
     async with refused_in_process(flows_database) as (host, flow, planned_again):
         await host.host.run(planned_again)
@@ -225,6 +226,7 @@ async def test_a_loaded_process_serves_the_next_plan(flows_database: Database, p
         assert len(processes) == 1
 
 
+@pytest.mark.long
 async def test_an_unused_process_ends_after_some_time(
     flows_database: Database, processes: list[CountedProcess], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -236,12 +238,14 @@ async def test_an_unused_process_ends_after_some_time(
         assert len(processes) == 2
 
 
+@pytest.mark.long
 async def test_an_unused_process_ends_with_its_host(flows_database: Database, processes: list[CountedProcess]) -> None:
     async with refused_in_process(flows_database):
         assert processes[0].is_alive
     assert not processes[0].is_alive
 
 
+@pytest.mark.long
 async def test_a_lost_attempt_is_called_in_no_further_process(
     host: Hosted, tmp_path: Path, processes: list[CountedProcess], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -279,6 +283,7 @@ async def test_news_reach_no_later_begin_of_the_attempt(host: Hosted) -> None:
     under_way.forget(second.key)
 
 
+@pytest.mark.long
 async def test_the_class_of_a_manager_as_a_step_gives_its_slot_back(flows_database: Database) -> None:
     modules = load([managing.__name__])
     async with hosted(flows_database, modules=modules) as host:
@@ -287,6 +292,7 @@ async def test_the_class_of_a_manager_as_a_step_gives_its_slot_back(flows_databa
         assert (host.host.slots.busy, host.host.manager_slots.busy) == (0, 0)
 
 
+@pytest.mark.long
 async def test_three_dead_hosts_discard_the_step_without_a_call(host: Hosted) -> None:
     flow = await host.push(single(authors.nothing))
     steps = await host.starting(flow)
@@ -321,6 +327,7 @@ async def test_a_slow_item_holds_up_no_dependents(host: Hosted) -> None:
     assert [end.number for end in (await host.host.run(rest)).ends] == [1]
 
 
+@pytest.mark.long
 async def test_suspects_of_a_slice_run_apart(host: Hosted) -> None:
     flow = await host.push(Workflow("slice").add_cascade("many", (list(range(4)), authors.process_of_item)))
     steps = await host.starting(flow)
@@ -469,6 +476,7 @@ async def test_begins_are_withdrawn_after_a_refusal(flows_database: Database) ->
     assert [step.deaths for step in begun.mine] == [0]
 
 
+@pytest.mark.long
 async def test_a_host_without_a_lease_calls_no_waiting_item(
     flows_database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:

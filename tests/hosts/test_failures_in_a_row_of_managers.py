@@ -44,6 +44,7 @@ async def test_another_host_goes_on_with_the_number_of_failures(stage: Callable[
     assert any("finished_ok_hook failed 3 times" in line for line in shops.lines)
 
 
+@pytest.mark.long
 async def test_a_changed_generator_is_told_at_once(stage: Callable[..., Stage]) -> None:
     shops = stage("Changing")
     async with shops.hosted():

@@ -15,6 +15,7 @@ pytestmark = pytest.mark.regression(
 )
 
 
+@pytest.mark.long
 async def test_the_problem_of_a_flow_is_logged_once(database: Database, caplog: pytest.LogCaptureFixture) -> None:
     async with hosted(database) as host:
         for name in ("gone", "away"):

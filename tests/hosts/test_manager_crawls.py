@@ -49,6 +49,7 @@ async def test_ends_are_reacted_to_while_starts_wait_for_temporal(staged: Staged
     assert stage.counts == Counts(completed=3)
 
 
+@pytest.mark.long
 async def test_a_manager_is_left_within_a_second_while_temporal_is_away(staged: Staged) -> None:
     stage = staged("Shops")
     stage.temporal.is_away = True
@@ -93,6 +94,7 @@ async def test_a_start_survives_a_fault_of_the_host(staged: Staged) -> None:
     assert stage.counts == Counts(completed=3)
 
 
+@pytest.mark.long
 async def test_a_start_that_temporal_has_lost_is_repeated(staged: Staged, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(crawls, "CHECK_SECONDS", 0.5)
     stage = staged("Shops")
@@ -104,6 +106,7 @@ async def test_a_start_that_temporal_has_lost_is_repeated(staged: Staged, monkey
     assert stage.counts == Counts(completed=3)
 
 
+@pytest.mark.long
 async def test_a_request_against_the_catalogue_is_refused_before_its_start(staged: Staged) -> None:
     stage = staged("Mixed")
     async with stage.hosted() as running:
@@ -116,6 +119,7 @@ async def test_a_request_against_the_catalogue_is_refused_before_its_start(stage
     assert any("unknown is refused" in line for line in stage.lines)
 
 
+@pytest.mark.long
 async def test_an_absent_catalogue_refuses_no_request(staged: Staged) -> None:
     stage = staged("Mixed")
     stage.catalogue = None
@@ -124,6 +128,7 @@ async def test_an_absent_catalogue_refuses_no_request(staged: Staged) -> None:
     assert stage.counts.refused == 0
 
 
+@pytest.mark.long
 async def test_a_manager_whose_time_is_over_stops_its_crawls(staged: Staged) -> None:
     stage = staged("Limited", "--max-running-jobs", "2")
     async with stage.hosted() as running:
@@ -136,6 +141,7 @@ async def test_a_manager_whose_time_is_over_stops_its_crawls(staged: Staged) -> 
     assert (await stage.result())["close_reason"] == "max_running_time"
 
 
+@pytest.mark.long
 async def test_a_job_that_its_manager_finishes_is_stopped_alone_until_temporal_knows(staged: Staged) -> None:
     stage = staged("Stalls", "--loop-mode", "0.2")
     async with stage.hosted() as running:
@@ -228,6 +234,7 @@ async def test_starts_of_projects_that_wait_for_the_scheduler_service_hold_up_no
     present.close()
 
 
+@pytest.mark.long
 async def test_a_run_prefers_the_catalogue_entry_of_its_project(staged: Staged) -> None:
     stage = staged("Projects")
     stage.catalogue = FakeCatalogue(("books", "books@7", "books@8"), {"books@7": 7, "books@8": 9})
@@ -255,6 +262,7 @@ async def test_a_stopped_manager_keeps_its_numbers(staged: Staged) -> None:
     assert result["stats"]["crawlmanager/scheduled_jobs"] == 2
 
 
+@pytest.mark.long
 async def test_a_manager_that_a_failure_pauses_can_be_stopped(staged: Staged) -> None:
     stage = staged("FaultyCycle")
     async with stage.hosted(manager_tries=1) as running:

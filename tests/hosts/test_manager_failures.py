@@ -89,6 +89,7 @@ async def test_ends_that_the_author_denies_wake_a_manager_ever_more_rarely(stage
     assert stage.counts == Counts(completed=3)
 
 
+@pytest.mark.long
 async def test_a_start_waits_for_a_worker(staged: Staged, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(crawls, "CHECK_SECONDS", 0.2)
     stage = staged("Shops")

@@ -97,6 +97,7 @@ async def test_a_failing_job_holds_up_no_other(staged: Staged) -> None:
     assert stage.counts == Counts(completed=3)
 
 
+@pytest.mark.long
 async def test_a_failing_job_is_tried_again_while_the_object_sleeps(staged: Staged) -> None:
     stage = staged("Faulty", "--loop-mode", "3600")
     (stage.folder / "always a").touch()
@@ -157,6 +158,7 @@ async def test_author_s_code_has_no_access_of_ours_and_its_lines_reach_the_log(
     assert "INFO shops: logs hello" in messages
 
 
+@pytest.mark.long
 async def test_the_lines_of_an_object_are_on_record(staged: Staged) -> None:
     """The lines are there while the manager waits, and the last ones after its end."""
     stage = staged("Shops")

@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import Callable
 
+import pytest
+
 from crawler_lifecycle.flows.model.turns import Counts
 from tests.hosts.stages import PATIENCE, Stage
 
@@ -26,6 +28,7 @@ async def test_a_manager_without_a_slot_waits_with_a_cause(staged: Staged) -> No
     assert first.counts == second.counts == Counts(completed=3)
 
 
+@pytest.mark.long
 async def test_managers_and_steps_need_no_slots_of_one_another(staged: Staged) -> None:
     stage = staged("Shops")
     host = stage.host(slots=1, manager_slots=1)

@@ -55,6 +55,7 @@ async def test_a_manager_that_keeps_failing_is_paused_until_a_resume(staged: Cal
     assert any("ValueError: no such shop" in line for line in stage.lines)
 
 
+@pytest.mark.long
 async def test_a_manager_that_cannot_be_made_is_paused_with_its_problem(staged: Callable[..., Stage]) -> None:
     stage = staged("Refused")
     async with stage.hosted(manager_tries=1):
@@ -86,6 +87,7 @@ async def test_35_a_start_without_an_answer_is_repeated(staged: Callable[..., St
     assert stage.counts == Counts(completed=3)
 
 
+@pytest.mark.long
 async def test_a_refused_start_ends_its_item_alone(staged: Callable[..., Stage]) -> None:
     stage = staged("Shops")
     stage.temporal.problems = [Refused("no such crawler")]
@@ -108,6 +110,7 @@ async def test_a_stop_ends_with_the_last_crawl(staged: Callable[..., Stage]) -> 
     assert len(stage.temporal.started) == 2
 
 
+@pytest.mark.long
 async def test_12_an_end_does_not_wake_a_manager_without_wake_on_end(staged: Callable[..., Stage]) -> None:
     stage = staged("Rhythm")
     async with stage.hosted() as running:
@@ -121,6 +124,7 @@ async def test_12_an_end_does_not_wake_a_manager_without_wake_on_end(staged: Cal
 
 
 @pytest.mark.parametrize("failure", [TemporaryError("away"), RuntimeError("a fault of our own")])
+@pytest.mark.long
 async def test_failing_reads_only_delay_a_manager(
     staged: Callable[..., Stage], monkeypatch: pytest.MonkeyPatch, failure: Exception
 ) -> None:

@@ -51,6 +51,7 @@ def where(context): return os.getcwd()
 """
 
 
+@pytest.mark.long
 async def test_a_changed_working_directory_reaches_no_isolated_step(
     flows_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -122,6 +123,7 @@ def test_the_cause_of_a_failed_import_is_one_line(tmp_path: Path, text: str | No
     assert "broken_module" not in sys.modules
 
 
+@pytest.mark.long
 def test_a_broken_module_beside_another_is_kept_with_its_problem_until_it_is_mended(tmp_path: Path) -> None:
     path = tmp_path / "broken_beside_another.py"
     path.write_text("x = (\n")
@@ -133,6 +135,7 @@ def test_a_broken_module_beside_another_is_kept_with_its_problem_until_it_is_men
     assert modules.mended() == str(path)
 
 
+@pytest.mark.long
 def test_a_repair_of_an_imported_file_mends_its_importer(tmp_path: Path) -> None:
     path, imported = tmp_path / "importer.py", tmp_path / "imported_by_importer.py"
     path.write_text("from imported_by_importer import late\n")

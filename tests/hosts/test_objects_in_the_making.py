@@ -52,6 +52,7 @@ async def test_a_process_in_the_making_is_not_left_behind(
     assert not (tmp_path / "begun").exists()
 
 
+@pytest.mark.long
 async def test_an_object_in_the_making_is_not_left_behind(database: Database, tmp_path: Path) -> None:
     stage = staged(database, tmp_path, "SlowlyMade")
     async with stage.hosted():

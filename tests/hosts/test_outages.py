@@ -185,6 +185,7 @@ async def test_a_fault_at_the_beginning_ends_the_process(flows_database: Databas
         assert flow.row("step").state == "completed"
 
 
+@pytest.mark.long
 async def test_a_process_that_cannot_be_started_costs_no_slot(
     flows_database: Database, faults: Faults, monkeypatch: pytest.MonkeyPatch
 ) -> None:

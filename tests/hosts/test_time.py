@@ -129,6 +129,7 @@ def isolated(function: Any, folder: Path, **options: Any) -> Workflow:
     return workflow.add_cascade("step", function, isolate=True, **options)
 
 
+@pytest.mark.long
 async def test_an_isolated_function_has_its_own_process_and_its_inputs(host: Hosted, tmp_path: Path) -> None:
     flow = await host.play(
         Workflow("isolated")

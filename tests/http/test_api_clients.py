@@ -76,6 +76,7 @@ def is_closed(connection: socket.socket) -> bool:
         return True
 
 
+@pytest.mark.long
 def test_a_stream_that_nobody_reads_ends(impatient: Api, make_run: MakeRun, endless_log: None) -> None:
     streams = impatient.app.state.api.streams
     with unread_stream(impatient, make_run().run_id, impatient.token(Scope.READ)):
@@ -184,6 +185,7 @@ def test_all_methods_of_a_path_are_named(http: httpx.Client) -> None:
         assert refused.headers["allow"] == allowed
 
 
+@pytest.mark.long
 def test_head_is_get_without_the_body(http: httpx.Client, make_run: MakeRun) -> None:
     run = make_run().run_id
     for path in ("/v1/runs", f"/v1/runs/{run}", "/healthz", "/"):

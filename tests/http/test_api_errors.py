@@ -127,6 +127,7 @@ def test_a_number_that_readers_do_not_share_is_refused(http: httpx.Client, value
     assert [field for field, _ in mistakes(answer, 400)] == ["body"]
 
 
+@pytest.mark.long
 def test_a_repeated_key_among_thousands_is_found_in_a_moment() -> None:
     """Every comparison of one key with all others would take minutes, and the API answers nobody meanwhile."""
     keys = [f'"{number}": 0' for number in range(50_000)]

@@ -179,6 +179,7 @@ async def dispatching(rig: Rig, pool: ThreadPoolExecutor, claims: Claims) -> Asy
     await running
 
 
+@pytest.mark.long
 async def test_a_dispatcher_that_fails_is_alive_and_not_ready(dispatching: Pulses, claims: Claims) -> None:
     async with served(SILENT, {}, dispatching) as door:
         await asyncio.to_thread(until_it_says, door, "/readyz", 200)

@@ -130,6 +130,7 @@ async def crowd(api: Api, method: str, path: str, body: object = None) -> AsyncI
         assert any(not each.done() for each in callers), "nobody waits any more"
 
 
+@pytest.mark.long
 async def test_slow_logs_hold_up_no_other_request(api: Api, run: RunRecord, slow_logs: None) -> None:
     async with crowd(api, "GET", f"/v1/runs/{run.run_id}/logs") as http, asyncio.timeout(PATIENCE):
         assert (await http.get("/v1/runs")).json()["runs"][0]["run_id"] == run.run_id

@@ -89,6 +89,7 @@ def test_what_is_not_acceptable_is_named_and_changes_nothing(http: httpx.Client)
     assert http.get("/v1/limits").json() == before
 
 
+@pytest.mark.long
 def test_who_may_read_may_not_change(api: Api, http: httpx.Client) -> None:
     with api.client(Scope.READ) as reader:
         assert reader.get("/v1/limits").status_code == 200

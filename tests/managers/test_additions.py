@@ -412,5 +412,6 @@ def test_an_empty_list_of_delayed_jobs_delays_nothing() -> None:
     assert (play.counts.waiting, play.counts.delayed) == (1, 0)
 
 
+@pytest.mark.long
 def test_58_additions_are_crash_safe() -> None:
     assert_crash_safe(type("Some", (Adds,), {"at": "on_start"}), every=4)

@@ -53,6 +53,7 @@ async def test_the_starts_of_a_closed_manager_outlive_its_host(make: Callable[..
     assert (await stage.result())["counts"]["running"] == 3
 
 
+@pytest.mark.long
 async def test_a_retry_during_a_stop_starts_nothing_within_the_stop(
     make: Callable[..., Stage], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -573,6 +573,7 @@ def test_the_example_of_the_page_runs() -> None:
     assert issubclass(Example, CrawlManager)
 
 
+@pytest.mark.long
 def test_endless_repeats_do_not_hold_up_reactions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(generator, "LARGEST_PAGE", 10)
     play = play_of(shops_with(names=itertools.chain("ab", itertools.repeat("a"))))

@@ -426,6 +426,7 @@ def test_only_the_starting_jobs_run() -> None:
     assert (play.close_reason, len(play.started)) == ("finished", 2)
 
 
+@pytest.mark.long
 def test_a_task_waits_for_its_time_before_its_first_try() -> None:
     def build(_: GraphManager) -> Iterable[BaseTask]:
         a, b = Task("jobA", four("commandA"), wait_time=3600), Task("jobB", "commandB")

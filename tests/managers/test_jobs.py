@@ -286,6 +286,7 @@ def test_43_b11_n14_an_end_without_a_word_is_unknown_and_bad() -> None:
     assert play.cycle() == "unknown"
 
 
+@pytest.mark.long
 def test_44_the_state_of_a_job_is_known_by_its_key() -> None:
     play = ManagerPlay(shops_with(names="ab"))
     play.cycle()

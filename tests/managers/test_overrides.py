@@ -93,6 +93,7 @@ def test_3c2_a_method_is_overridden(name: str, place: str) -> None:
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("name", METHODS)
+@pytest.mark.long
 def test_3c2_what_super_does_is_there_with_and_gone_without_it(name: str, place: str) -> None:
     """The effects of the engine's own methods, as far as they have any."""
     instead, attributes, _ = METHODS[name]

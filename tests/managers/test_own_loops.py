@@ -18,6 +18,7 @@ from crawler_lifecycle.managers import (
 )
 from crawler_lifecycle.managers.authors.arguments import command_line
 from crawler_lifecycle.testing import ManagerPlay, assert_crash_safe
+from tests.kit.samples import few
 
 LINE = ["--spider-args", '{"country": "de"}']
 
@@ -79,7 +80,9 @@ class Waits(AsyncSchedulerCrawlManagerMixin, GeneratorCrawlManager):
         return True
 
 
-@pytest.mark.parametrize("manager", [OneByOne, AsGiven, OwnStart, Numbered, Waits])
+@pytest.mark.parametrize(
+    "manager", few([OneByOne, AsGiven, OwnStart, Numbered, Waits], [OneByOne, Waits], pytest.mark.long)
+)
 def test_67_a_death_loses_no_job_of_an_own_loop_and_starts_none_twice(manager: type[CrawlManager]) -> None:
     fewer = type("Fewer", (manager,), {"__module__": manager.__module__, "most": 2})
     assert assert_crash_safe(fewer, arguments=LINE, only=("after commit", "before start", "start on record")) > 3

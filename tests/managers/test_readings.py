@@ -119,6 +119,7 @@ def test_46_a_manager_waits_for_a_run_of_others() -> None:
 
 
 @pytest.mark.parametrize("deaths", [False, True])
+@pytest.mark.long
 def test_46_67_each_job_of_an_item_is_told(deaths: bool) -> None:
     listed: list[tuple[int, str | None]] = []
     resumed: list[tuple[int, str | None]] = []

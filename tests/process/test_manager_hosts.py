@@ -106,6 +106,7 @@ async def test_a_frozen_host_loses_its_manager_and_writes_nothing_more(hosts: St
     assert flow.row("manager").outcome == "finished"
 
 
+@pytest.mark.long
 async def test_a_host_that_ends_hands_its_manager_over_at_once(hosts: StepHosts, flow: Flow) -> None:
     """The claims would last for minutes: the next host has the manager because the first released its claim."""
     hosts.settings["CRAWLER_FLOWS__LEASE_SECONDS"] = "200"

@@ -37,12 +37,14 @@ def test_every_path_is_recorded() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name, path in PATHS.items() if not path.continues and has_one_order(name)])
+@pytest.mark.long
 async def test_the_commands_are_those_on_record(skipping: WorkflowEnvironment, name: str) -> None:
     """If they changed on purpose: docs/internals/extend.md ("A workflow") says what to record."""
     assert commands_of(name, await play(skipping, name, nudged=False)) == on_record(name)
 
 
 @pytest.mark.parametrize("name", [name for name, path in PATHS.items() if path.continues])
+@pytest.mark.long
 async def test_the_commands_across_executions_are_those_on_record(
     short_histories: WorkflowEnvironment, name: str
 ) -> None:

@@ -1,5 +1,6 @@
 """The doors answer a removed run with the date, by RunID and by run_uid."""
 
+import itertools
 import json
 from datetime import UTC, datetime
 from pathlib import Path
@@ -41,11 +42,10 @@ def gone(database: Database, old: Old) -> RunRecord:
     return run
 
 
-@pytest.mark.parametrize(("method", "path"), DOORS)
-def test_every_door_of_a_run_answers_410(api: Api, gone: RunRecord, method: str, path: str) -> None:
-    body = BODIES.get(path.rsplit("/", 1)[-1]) if method == "post" else None
+def test_every_door_of_a_run_answers_410(api: Api, gone: RunRecord) -> None:
     with api.client() as http:
-        for key in (gone.run_id, gone.run_uid):
+        for (method, path), key in itertools.product(DOORS, (gone.run_id, gone.run_uid)):
+            body = BODIES.get(path.rsplit("/", 1)[-1]) if method == "post" else None
             filled = path.replace("{run}", str(key)).replace("{task}", "0")
             answer = problem(http.request(method.upper(), filled, json=body, headers=KEY), 410)
             assert answer.code == "removed"

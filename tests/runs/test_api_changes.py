@@ -106,6 +106,7 @@ def test_each_event_can_be_the_last_that_was_received(
     assert received == made
 
 
+@pytest.mark.long
 def test_a_transaction_that_was_slow_to_commit_is_not_missed(
     http: httpx.Client, database: Database, make_run: MakeRun
 ) -> None:
@@ -122,6 +123,7 @@ def test_a_transaction_that_was_slow_to_commit_is_not_missed(
         assert next_of(events, slow, "INITIALIZING").data["waiting_cause"] == "late"
 
 
+@pytest.mark.long
 def test_a_clock_that_is_ahead_hides_nothing(http: httpx.Client, database: Database, make_run: MakeRun) -> None:
     ahead, other = make_run(), make_run()
     with stream(http, "/v1/changes") as events:
@@ -142,6 +144,7 @@ def announce(database: Database, run: RunRecord, kind: NoticeKind, notice_id: st
     SqlStore(database).runs.keep_notice(ref_to(run), a_notice(notice_id).model_copy(update=told))
 
 
+@pytest.mark.long
 def test_notices_come_once_each_and_before_the_state_of_their_run(
     http: httpx.Client, database: Database, make_run: MakeRun
 ) -> None:
@@ -207,6 +210,7 @@ def test_a_new_view_of_a_quiet_run_is_told_nothing_of_what_was_before_it(
     assert moment_of(str(ready.id)) > long_ago
 
 
+@pytest.mark.long
 def test_a_new_view_of_all_is_told_nothing_twice_because_a_clock_is_ahead(
     http: httpx.Client, database: Database, make_run: MakeRun
 ) -> None:
@@ -261,6 +265,7 @@ def test_it_is_told_once_and_again_when_more_has_changed(
         assert "event: reset" in (next(lines), next(lines))
 
 
+@pytest.mark.long
 def test_of_one_run_everything_is_told_however_much_else_has_changed(
     http: httpx.Client, database: Database, make_run: MakeRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -292,6 +297,7 @@ def test_runs_of_flows_come_only_if_they_are_wanted(
         assert next_of(events, in_flow, "PROCESSING").data["flow"]["path"] == "shop"
 
 
+@pytest.mark.long
 def test_an_outage_of_the_database_is_told_and_outlived(
     api: Api, http: httpx.Client, database: Database, make_run: MakeRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -182,6 +182,7 @@ def test_a_filter_that_cannot_be_is_named(http: httpx.Client) -> None:
         problem(http.get(f"/v1/runs?{query}"), 422, query.partition("=")[0])
 
 
+@pytest.mark.long
 def test_a_run_is_told_without_its_tasks_and_those_by_the_page(http: httpx.Client, make_run: MakeRun) -> None:
     run = make_run(2500, requested_by="ann")
     view = http.get(f"/v1/runs/{run.run_id}").json()
@@ -203,6 +204,7 @@ def test_a_run_is_told_without_its_tasks_and_those_by_the_page(http: httpx.Clien
     assert part == {"attempt": 1, "text": "", "offset": 0, "ended": False}
 
 
+@pytest.mark.long
 def test_what_is_not_there_is_not_found(http: httpx.Client) -> None:
     for run in ("4711", MISSING, "x", "%00", "9" * 30, "١", "-1", "1.0"):
         for path in ("", "/tasks", "/tasks/0", "/logs", "/logs/stream"):
@@ -221,6 +223,7 @@ def test_a_log_that_is_gone_is_not_found_by_those_who_follow_it_either(
         assert problem(http.get(f"/v1/runs/{run}/{path}"), 404).detail == "its job is gone"
 
 
+@pytest.mark.long
 def test_tasks_that_are_not_there(http: httpx.Client, make_run: MakeRun) -> None:
     run = make_run(2).run_id
     for number in ("2", "-1", "99999999999999999999"):
@@ -315,6 +318,7 @@ def test_temporal_that_is_away_is_told(api: Api, make_run: MakeRun) -> None:
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+@pytest.mark.long
 def test_strangers_do_not_learn_where_the_database_is(
     tmp_path: Path, database_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -261,6 +261,7 @@ def jobs(rig: Rig, plan: RunPlan) -> set[int]:
     return {task for task, _ in rig.bench.cluster.look(plan.run.run_uid).jobs}
 
 
+@pytest.mark.long
 def test_a_claim_that_may_still_be_used_is_waited_for_and_useless_afterwards(rig: Rig) -> None:
     plan = rig.started("sleepy", tasks=2)
     claim = claimed(rig, plan, timedelta(seconds=1.5))

@@ -17,6 +17,7 @@ pytestmark = pytest.mark.regression(
 END = TaskChange(task=0, attempt=1, version=1, status=TaskStatus.SUCCEEDED)
 
 
+@pytest.mark.long
 async def test_it_is_looked_at_again_at_once(play: Play) -> None:
     script = Script(
         alive=lambda look: 1 if look < 2 else 0,

@@ -52,6 +52,7 @@ def collected(script: Script) -> list[int]:
     return [item.task for step in script.inputs("reconcile_tasks") for item in step.items]
 
 
+@pytest.mark.long
 async def test_it_is_tried_once_before_the_status_and_the_run_goes_on(play: Play) -> None:
     script = Script(
         alive=lambda look: 1 if look < 3 else 0,

@@ -54,6 +54,7 @@ async def test_the_proof_waits_until_they_have_left(play: Play) -> None:
     assert "listed" not in proof(script)
 
 
+@pytest.mark.long
 async def test_as_long_as_they_become_fewer_and_nothing_is_forced_meanwhile(play: Play) -> None:
     """The grace period is over long before, but what it is for is over, too."""
     script = Script(leaving=lambda look: max(0, 12 - look))
@@ -64,6 +65,7 @@ async def test_as_long_as_they_become_fewer_and_nothing_is_forced_meanwhile(play
     assert_not_forced(script)
 
 
+@pytest.mark.long
 async def test_nor_for_it_on_a_cluster_that_answers_every_other_time(play: Play) -> None:
     script = Script(leaving=lambda look: 2, known=lambda look: look % 2 == 1)
     looks = await looks_of(play, script)
@@ -81,6 +83,7 @@ async def test_but_not_for_what_something_holds(play: Play, left: Callable[[int]
     assert "still listed, ended and deleted: " in proof(script)
 
 
+@pytest.mark.long
 async def test_the_pauses_begin_anew_when_all_has_ended(play: Play) -> None:
     script = Script(alive=lambda look: 1 if look < 7 else 0, leaving=lambda look: 1 if look < 8 else 0)
     looks: list[datetime] = []
@@ -104,6 +107,7 @@ async def test_what_lives_after_all_is_forced_in_time(play: Play, known: bool) -
     assert "k8_stop_pod" in script.names
 
 
+@pytest.mark.long
 async def test_an_outage_in_which_nothing_could_be_seen_leaving_proves_nothing(play: Play) -> None:
     script = Script(known=lambda look: not 1 < look < 8, leaving=lambda look: {1: 700, 8: 700, 9: 102}.get(look, 0))
     looks = await looks_of(play, script)

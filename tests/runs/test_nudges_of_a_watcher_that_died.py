@@ -30,6 +30,7 @@ async def test_the_next_watcher_sends_them(rig: Rig) -> None:
     assert workflows.nudges == [lost]
 
 
+@pytest.mark.long
 async def test_a_nudge_that_nobody_answers_is_repeated_once(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """While the workers are away, signals would pile up until Temporal takes no stop any more."""
     monkeypatch.setattr(watcher, "REPEAT_SECONDS", 0.01)

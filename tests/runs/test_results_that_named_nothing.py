@@ -125,6 +125,7 @@ async def test_a_reset_of_a_run_that_is_over_says_why_it_makes_no_run(
     assert advice == f"To crawl again, {again.format(run=run.run_id)}"
 
 
+@pytest.mark.long
 async def test_a_run_that_its_schedule_replaced_names_the_schedule(real_time: WorkflowEnvironment) -> None:
     script, schedule_id = Script(), f"nightly-{uuid4()}"
     script.alive = until_asked(script)

@@ -73,6 +73,7 @@ def test_a_main_job_that_was_lost_gets_a_second_and_a_third_attempt(rig: Rig, di
     assert [(earlier.attempt, earlier.reason) for earlier in former] == [(1, "runner_lost"), (2, "runner_lost")]
 
 
+@pytest.mark.long
 def test_a_program_that_failed_runs_again_on_request(rig: Rig, dispatcher: Dispatcher) -> None:
     plan = rig.started("books", tasks=2, retries=AT_ONCE)
     assert dispatcher.dispatch() == 1

@@ -38,6 +38,7 @@ def kinds_before(history: WorkflowHistory, name: str) -> list[int]:
     return kinds
 
 
+@pytest.mark.long
 async def test_a_nudge_ends_the_wait_for_the_first_look(play: Play, skipping: WorkflowEnvironment) -> None:
     script = Script()
     async with play(script) as stage:

@@ -33,6 +33,7 @@ def test_asking_a_job_again_is_no_change(local: LocalBench) -> None:
     assert next(changes) == set()
 
 
+@pytest.mark.long
 async def test_nudges_do_not_make_a_stop_ask_all_the_time(play: Play) -> None:
     script = Script(alive=lambda look: 1 if look < 5 else 0)
 

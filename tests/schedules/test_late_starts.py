@@ -44,6 +44,7 @@ async def test_an_accepted_request_without_a_worker_is_counted_after_a_minute(en
     await handle.terminate()
 
 
+@pytest.mark.long
 async def test_a_schedule_is_late_from_its_time_on_unless_paused(engine: Engine) -> None:
     client, name = await engine.client(), f"late-{uuid4()}"
     year = datetime.now(UTC).year + 3

@@ -176,6 +176,7 @@ async def test_an_id_that_exists_is_left_as_it_is(schedules: ScheduleCommands) -
     assert (await schedules.show("taken")).jitter_seconds == 5
 
 
+@pytest.mark.long
 async def test_a_schedule_goes_by_other_rules(schedules: ScheduleCommands) -> None:
     made = await schedules.create(asked("changed", every_seconds=1, paused=True))
     await until_occurred(schedules, "changed", lambda found: len(found) >= 2)
@@ -325,6 +326,7 @@ async def test_each_occurrence_is_a_workflow_of_its_own_or_says_why_not(
     assert (await schedules.show("tick", occurrences=2)).occurrences == details.occurrences[:2]
 
 
+@pytest.mark.long
 async def test_an_occurrence_says_why_its_run_failed(schedules: ScheduleCommands, control: Control) -> None:
     await schedules.create(asked("failing", every_seconds=1))
     await until_occurred(
@@ -349,6 +351,7 @@ async def test_an_occurrence_says_why_its_run_failed(schedules: ScheduleCommands
     assert "task 0 (the main job) FAILED (no_such_image): there is no image" in started.detail
 
 
+@pytest.mark.long
 async def test_occurrences_come_in_pages_back_to_the_first(schedules: ScheduleCommands) -> None:
     """At most 500 back from now could be seen: a schedule of a minute hid whatever was skipped nine hours ago."""
     await schedules.create(asked("paged", every_seconds=1))
@@ -435,6 +438,7 @@ async def test_triggers_keep_to_the_overlap_policy(schedules: ScheduleCommands, 
     assert await eventually_async(cancelled) == 1, "cancel means stop, terminate would leave its jobs"
 
 
+@pytest.mark.long
 async def test_backfill_starts_what_was_skipped(schedules: ScheduleCommands, real_time: WorkflowEnvironment) -> None:
     await schedules.create(asked("late", every_seconds=1, paused=True))
     made = (await schedules.show("late")).created_at

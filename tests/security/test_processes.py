@@ -52,6 +52,7 @@ async def test_a_crawl_reads_no_secret_of_the_stack(tmp_path: Path, monkeypatch:
 
 
 @linux
+@pytest.mark.long
 def test_a_crawl_reads_no_secret_of_an_isolated_step(tmp_path: Path) -> None:
     """The step's process gets its host's secrets, since the step's clients connect by themselves."""
     module, imported = starts_a_program(tmp_path)

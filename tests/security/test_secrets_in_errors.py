@@ -78,6 +78,7 @@ def test_the_scheduler_service_and_its_token(server: Receiver) -> None:
     assert SECRET not in _told(lambda: SchedulerClient(server.url, f"{SECRET} {SECRET}", 2))
 
 
+@pytest.mark.long
 def test_pusher_channels(server: Receiver) -> None:
     def channels(url: str, **more: Any) -> PusherChannels:
         return PusherChannels("1", NoticeSettings(pusher_key="k", pusher_secret=SECRET, pusher_url=url, **more))
@@ -107,6 +108,7 @@ def test_webhooks_that_are_not_understood(said: str) -> None:
 
 
 @pytest.mark.usefixtures("credentials")
+@pytest.mark.long
 def test_aws(server: Receiver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
     monkeypatch.setenv("AWS_SESSION_TOKEN", SECRET)

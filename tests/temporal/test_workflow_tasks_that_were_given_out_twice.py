@@ -31,6 +31,7 @@ class WithAStepInItsTask:
         return result
 
 
+@pytest.mark.long
 async def test_a_worker_takes_few_workflow_tasks_at_once(real_time: WorkflowEnvironment) -> None:
     one_too_many = Barrier(SLOTS + 1)
 

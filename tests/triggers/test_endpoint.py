@@ -166,6 +166,7 @@ def test_what_may_succeed_later_may_be_repeated(http: httpx.Client, mapping: Pat
     assert post(http, "Batch", "late", note="now?").status_code == 201
 
 
+@pytest.mark.long
 def test_an_api_without_a_mapping_takes_no_events(tmp_path: Path, database_url: str) -> None:
     with served(tmp_path, database_url) as api, api.client() as http:
         assert "CRAWLER_TRIGGERS__MAPPING" in problem(post(http, "Batch"), 503).detail

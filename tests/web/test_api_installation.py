@@ -83,6 +83,7 @@ def test_use_and_saturation_of_the_installation(
     assert answer["saturated"][0]["tasks"] == {"QUEUED": 2}
 
 
+@pytest.mark.long
 def test_the_health_of_the_shared_parts_is_checked_once_for_all_callers(http: httpx.Client) -> None:
     parts = {part["part"]: part for part in http.get("/v1/parts").json()["parts"]}
     assert parts["database"]["ok"]
@@ -133,6 +134,7 @@ def test_attention_counts_what_waits_for_people(http: httpx.Client, database: Da
     assert [flow["id"] for flow in http.get("/v1/flows", params={"search": "S"}).json()["flows"]] == ["shops", "asks"]
 
 
+@pytest.mark.long
 def test_many_saturated_runs_are_counted_and_the_longest_waits_are_named(
     http: httpx.Client, database: Database, make_run: MakeRun
 ) -> None:

@@ -68,6 +68,7 @@ async def test_a_long_one_continues_where_it_is(short_histories: WorkflowEnviron
     assert not report.audit.repair
 
 
+@pytest.mark.long
 async def test_an_outage_of_one_part_is_told_and_the_others_go_on(skipping: WorkflowEnvironment) -> None:
     script = Script(failures={"audit_runs": 3, "audit_jobs": 1000})
     report = await audit(skipping, script, {"repair": True})

@@ -13,9 +13,14 @@ from click.testing import CliRunner
 
 from crawler_lifecycle.cli.program import main
 from crawler_lifecycle.extras import EXTRAS
+from tests.kit.samples import few
 
 PROJECT = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
 LEFT_OUT = {library for libraries in EXTRAS.values() for library in libraries}
+OF_AUTHORS = [
+    *("flows", "managers", "client", "cli.program"),
+    *("compat.shub", "compat.chancy", "compat.oban", "compat.oban_pro"),
+]
 WITHOUT_EXTRAS = f"""
 import sys
 
@@ -36,6 +41,7 @@ def without_extras(code: str, *arguments: str, **environment: str) -> "subproces
     return subprocess.run(command, capture_output=True, text=True, timeout=60, env=os.environ | environment)
 
 
+@pytest.mark.long
 def test_every_library_belongs_to_its_extra() -> None:
     distributions = packages_distributions()
     for extra, libraries in EXTRAS.items():
@@ -45,10 +51,7 @@ def test_every_library_belongs_to_its_extra() -> None:
         assert named - required <= {"botocore", "starlette"}, "libraries of our libraries"
 
 
-@pytest.mark.parametrize(
-    "module",
-    ["flows", "managers", "client", "cli.program", "compat.shub", "compat.chancy", "compat.oban", "compat.oban_pro"],
-)
+@pytest.mark.parametrize("module", few(OF_AUTHORS, ["flows", "managers", "cli.program"], pytest.mark.long))
 def test_authors_need_no_extra(module: str) -> None:
     done = without_extras(f"import crawler_lifecycle.{module}")
     assert (done.returncode, done.stderr) == (0, "")

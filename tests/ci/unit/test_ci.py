@@ -86,6 +86,7 @@ def test_what_fails_without_a_failed_test_is_not_repeated(
     assert made == [()]
 
 
+@pytest.mark.long
 def test_a_real_test_that_passes_when_repeated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """With make and pytest themselves: the names are read where they are written."""
     monkeypatch.chdir(tmp_path)

@@ -77,6 +77,7 @@ def test_no_shard_takes_longer_than_a_fair_part_and_one_group(minutes: dict[str,
     assert longest <= sum(minutes.values()) / number + max(minutes.values()) + 1e-9
 
 
+@pytest.mark.long
 def test_each_process_takes_the_same_tests() -> None:
     """Processes differ in the order of their sets, and sums of floats by that order."""
     divide = "from tests.ci.shards import divided; print(*map(sorted, divided({str(n): n % 7 / 5 for n in range(99)})))"

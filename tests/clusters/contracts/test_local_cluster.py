@@ -126,6 +126,7 @@ def test_a_job_ends_at_its_deadline_with_the_code_of_its_program(local: LocalBen
 # The folder of the cluster
 
 
+@pytest.mark.long
 def test_a_folder_that_is_away_is_unknown_and_not_made_anew(local: LocalBench) -> None:
     ends, goes_on = local.request("until [ -e end ]; do sleep 0.05; done; exit 3"), local.request(SLEEP)
     for request in (ends, goes_on):

@@ -305,6 +305,7 @@ SHAPES: st.SearchStrategy[dict[str, Any]] = st.builds(
 
 
 @given(SHAPES)
+@pytest.mark.long
 def test_a_shape_is_the_same_after_its_way_as_json(values: dict[str, Any]) -> None:
     crawler = Crawler.model_validate({"name": "books", "pod": values})
     assert Crawler.model_validate_json(crawler.model_dump_json()) == crawler

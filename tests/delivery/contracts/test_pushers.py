@@ -187,6 +187,7 @@ def in_vain(pusher: NamedPusher, message: str) -> None:
         pusher.send(a_notice("n-1"))
 
 
+@pytest.mark.long
 def test_one_that_did_not_answer_is_left_alone_for_a_pause_that_grows(receiver: Receiver) -> None:
     moment = [1000.0]
     hook = webhook(receiver.url, timeout=0.5, breaker_clock=lambda: moment[0])

@@ -173,6 +173,7 @@ def test_nothing_is_left_of_what_is_not_whole(
     assert list(target.parent.iterdir()) == []
 
 
+@pytest.mark.long
 def test_a_run_without_an_archive_is_one_line(crawlctl: Crawlctl, run: RunRecord) -> None:
     result = crawlctl("fetch", str(run.run_id))
     assert (result.exit_code, result.stdout) == (6, "")

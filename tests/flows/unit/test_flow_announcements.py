@@ -82,6 +82,7 @@ async def test_an_end_whose_supervisor_died_is_announced_by_the_next(flows: Flow
     assert ends(flows) == ([1], [1])
 
 
+@pytest.mark.long
 async def test_a_retry_does_not_wait_for_an_absent_receiver(flows: FlowStage) -> None:
     flows.receivers.trouble = TemporaryError("no answer")
     flow, supervisor = await flows.start(pair())

@@ -3,6 +3,8 @@
 import asyncio
 from datetime import timedelta
 
+import pytest
+
 from crawler_lifecycle.flows import RetryPolicy, Workflow, crawl
 from crawler_lifecycle.flows.rules.messages import AttemptRef, RunSteps, StepsEnded
 from tests.kit.authors.work import plain
@@ -111,6 +113,7 @@ async def test_a_crawl_behind_a_chain_starts_at_its_end(flows: FlowStage) -> Non
     assert len(flows.host.calls) == 1
 
 
+@pytest.mark.long
 async def test_a_follower_that_was_not_started_after_all_is_read(flows: FlowStage) -> None:
     """A host's answer names a follower that is not on record: the flow goes on, without a start before its time."""
 

@@ -22,6 +22,7 @@ async def test_a_diamond_comes_to_its_end(flows: FlowStage) -> None:
     assert (first, sorted(middle), last) == ("top", ["left", "right"], "bottom")
 
 
+@pytest.mark.long
 async def test_a_chain_costs_an_activity_a_step(flows: FlowStage) -> None:
     flow = await flows.run(chain(20))
     assert flows.host.played == [f"j{number}" for number in range(20)]

@@ -69,6 +69,7 @@ def test_a_function_in_a_definition_has_a_module_and_a_name(function: str) -> No
         parse(FlowDefinition, text.replace("tests.kit.authors.work:plain", function))
 
 
+@pytest.mark.long
 def test_an_authors_module_loads_neither_temporal_nor_a_database() -> None:
     heavy = "{'temporalio', 'sqlalchemy', 'kubernetes'}"
     code = f"import sys, crawler_lifecycle.flows; print(sorted({heavy} & set(sys.modules)))"

@@ -11,6 +11,7 @@ from crawler_lifecycle.flows.rules.turns import Line
 from crawler_lifecycle.model.flow_states import FlowState
 from tests.flows.plays import Play
 from tests.kit.authors.work import plain
+from tests.kit.samples import few
 
 
 @pytest.fixture
@@ -62,7 +63,7 @@ def grid(number: int) -> Workflow:
     return workflow
 
 
-@pytest.mark.parametrize("shape", [chain, fan, capped, quorum, grid])
+@pytest.mark.parametrize("shape", few([chain, fan, capped, quorum, grid], [chain, grid], pytest.mark.long))
 def test_ten_times_the_jobs_are_ten_times_the_work(shape: Any, counted: dict[str, int]) -> None:
     works = []
     for number in (100, 1_000):

@@ -66,6 +66,7 @@ async def test_the_same_occurrence_again_starts_no_second_flow(flows: FlowStage)
     assert len(records(flows)) == 1
 
 
+@pytest.mark.long
 async def test_a_supervisor_that_others_started_is_followed(flows: FlowStage, monkeypatch: pytest.MonkeyPatch) -> None:
     """The worker died between the push and the start of the supervisor; the audit was first."""
     monkeypatch.setattr(scheduled_flow, "PAUSE", SOON)

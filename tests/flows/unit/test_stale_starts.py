@@ -594,6 +594,7 @@ def _around(ledger: Ledger, row: MemberRow) -> set[int]:
 @example(20889253, 52)  # a cancel of a crawl that was reopened after the flow's end
 @example(216196, 27)  # two approvals in a row, both out of time, and not written yet
 @given(st.integers(0, 2**32), st.integers(0, 60))
+@pytest.mark.long
 def test_stale_starts_and_writes_start_no_job_too_early_and_every_flow_ends(seed: int, acts: int) -> None:
     random = Random(seed)
     play(World(build(random), random), acts)

@@ -134,6 +134,7 @@ def test_a_refusal_counts_for_the_door_of_its_plan_alone() -> None:
 # messages
 
 
+@pytest.mark.long
 def test_ten_thousand_sights_fit_into_a_payload() -> None:
     runs = tuple(
         RunSeen(number, 1, RunStatus.COMPLETED, 1, NOW, "all_succeeded", "finished") for number in range(10_000)

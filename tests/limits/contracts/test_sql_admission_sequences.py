@@ -316,6 +316,7 @@ def test_no_limit_is_exceeded_and_every_run_ends(database: Database, make_run: M
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("seed", few(range(10, 16), range(10, 12)))
+@pytest.mark.long
 def test_short_lives(database: Database, make_run: MakeRun, seed: int) -> None:
     assert_nothing_is_left(live(database, make_run, seed, FEW_STEPS).store.limits.all())
 

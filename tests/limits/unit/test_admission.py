@@ -245,6 +245,7 @@ def test_whatever_ends_in_whatever_order_limits_hold_and_every_run_ends(
 
 
 @given(worlds(), st.integers(0, 60))
+@pytest.mark.long
 def test_with_room_for_all_that_wait_nobody_is_in_the_way(
     world: tuple[list[OpenRun], dict[str, ScopeLimits]], more: int
 ) -> None:

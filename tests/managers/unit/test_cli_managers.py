@@ -155,6 +155,7 @@ def test_arguments_are_for_managers(flow: Flow, file: Path) -> None:
     assert "are for crawl managers" in line
 
 
+@pytest.mark.long
 def test_the_ledger_names_the_failed_items(flow: Flow, ledger: Managed) -> None:
     (failed,) = said(flow("jobs", ledger.id, "--status", "failed", "--json"))
     assert (failed["number"], failed["outcome"], failed["override"]) == (1, "failed", {"shop": "a"})
@@ -397,6 +398,7 @@ def test_the_attempts_of_items_refuse_options_without_effect(
     assert f"attempts are listed without {named} " in line
 
 
+@pytest.mark.long
 def test_the_last_lines_of_a_manager(flow: Flow, ledger: Managed) -> None:
     line = OutputLine(at=datetime(2026, 11, 26, 3, tzinfo=UTC), text="INFO shops: 40 shops\x1b[2J")
     ledger.managers.keep_output(ledger.mine, [line])

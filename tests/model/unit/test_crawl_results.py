@@ -111,6 +111,7 @@ def test_sums_are_of_numbers_alone() -> None:
 
 
 @given(st.lists(st.dictionaries(st.text(max_size=60), NUMBERS, max_size=40), max_size=8))
+@pytest.mark.long
 def test_sums_are_bounded_and_keep_the_best_known(tasks: list[dict[str, Any]]) -> None:
     sums = summed(CrawlResult(stats=stats | {"items": 1}) for stats in tasks)
     assert len(json.dumps(sums)) <= LARGEST_SUMS

@@ -97,6 +97,7 @@ def test_that_there_is_no_log_is_said_beside_the_log(
     assert f"crawlctl show {run.run_id}" in result.stderr
 
 
+@pytest.mark.long
 def test_a_run_that_goes_on_is_not_exported(crawlctl: Crawlctl, run: RunRecord) -> None:
     result = crawlctl("export", str(run.run_id))
     assert result.exit_code == 6
@@ -200,6 +201,7 @@ def test_a_log_has_whole_lines_and_a_tail_the_last_of_them(crawlctl: Crawlctl, r
     assert lines == [f"{task} | {line}" for task in range(3) for line in LINES[-2:]]
 
 
+@pytest.mark.long
 def test_a_reader_that_has_read_enough_is_no_failure(crawlctl: Crawlctl, run: RunRecord, state: Path) -> None:
     """`crawlctl logs 7 | head -1` exited with 1."""
     assert crawlctl("list").exit_code == 0  # with this, there is an API

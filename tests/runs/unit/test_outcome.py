@@ -58,6 +58,7 @@ ENDS = st.lists(st.sampled_from([S, F, X, L]), min_size=1, max_size=30)
 
 
 @given(ENDS, st.sampled_from(Intent), st.floats(min_value=0, max_value=1))
+@pytest.mark.long
 def test_completed_means_that_enough_succeeded_and_nobody_stopped_it(
     ends: list[TaskStatus], intent: Intent, allowed: float
 ) -> None:

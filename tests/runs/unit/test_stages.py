@@ -152,6 +152,7 @@ async def test_a_main_job_that_was_never_made_is_known_as_soon_as_it_is_seen(pla
     assert result["reason"] == "never_started"
 
 
+@pytest.mark.long
 async def test_jobs_that_do_not_listen_are_ended_after_the_grace_period(play: Play) -> None:
     script = Script(statuses=in_turn(MainJobStatus(cause="capacity")))
     script.alive = lambda look: 0 if "k8_stop_pod" in script.names else 1

@@ -1,5 +1,6 @@
 """A full cluster shows in Temporal's lists as long as it lasts; what lives on although it is over is ended."""
 
+import pytest
 from temporalio.client import WorkflowHistory
 
 from crawler_lifecycle.model.requests import RunRequest
@@ -26,6 +27,7 @@ async def history_of(play: Play, script: Script) -> WorkflowHistory:
         return await handle.fetch_history()
 
 
+@pytest.mark.long
 async def test_it_is_listed_once_and_taken_off_the_list_again(play: Play) -> None:
     full = MainJobStatus(cause="quota", saturated="quota")
     script = Script(

@@ -89,6 +89,7 @@ def test_a_crawl_is_tried_again(workflow: Any) -> None:
     assert result.attempts["parts/crawl_0"] == 2
 
 
+@pytest.mark.long
 def test_no_failure_leaves_a_file(workflow: Any, tmp_path: Path) -> None:
     def has_file(result: Result) -> None:
         exists = (tmp_path / "books.json").exists()
