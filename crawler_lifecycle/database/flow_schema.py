@@ -180,6 +180,7 @@ attempt_begins = sa.Table(
     sa.Column("member", sa.Integer, nullable=False, autoincrement=False),
     sa.Column("attempt", sa.Integer, nullable=False, autoincrement=False),
     sa.Column("number", sa.Integer, nullable=False, autoincrement=False),  # the try
+    sa.Column("counted", sa.Integer, nullable=False),  # tries whose death counts
     sa.Column("generation", sa.Integer, nullable=False),
     sa.Column("arguments", Json),  # null: the arguments in the definition
     sa.Column("token", sa.String(64), nullable=False),  # in `step_leases`

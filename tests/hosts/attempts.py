@@ -32,6 +32,7 @@ def take_over(database: Database, token: str) -> None:
     """Let another host with a lease begin all attempts anew."""
     begins = attempt_begins.c
     again: dict[str, Any] = {"number": literal(2), "token": literal(token), "noted": literal(1)}
+    again["counted"] = begins.counted + 1
     copied = select(*(again.get(column.name, column).label(column.name) for column in begins))
     with database.transaction() as tx:
         tx.execute(insert(attempt_begins).from_select([column.name for column in begins], copied))

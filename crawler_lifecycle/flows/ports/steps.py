@@ -74,7 +74,8 @@ class StepLedger(Protocol):
         self, flow: FlowRef, door: int, starts: Sequence[AttemptRef], token: str, host: str,
         code_version: str | None = None, reads: Mapping[int, int] = NO_READS, *, in_process: bool = False,
     ) -> StepsBegun:  # fmt: skip
-        """Insert begins. The host calls the functions next.
+        """Insert begins. The host calls the first function next, and the others as slots are free: of them, the first
+        death counts for nothing, because they may not have been called.
 
         A new attempt begins only if no door was first, people hold no starts back, and the attempts in `reads` have
         a stored end or a run. The epoch is compared only for new attempts. An attempt whose host has lost its lease

@@ -48,7 +48,7 @@ RUNS_OF_TASKS = (
 )
 OF_MEMBERS = (begins.flow == bindparam("of_flow"), begins.member.in_(NUMBERS))
 BEGINS = (
-    BEGINS_WITH_ENDS.add_columns(begins.number, begins.token, begins.arguments)
+    BEGINS_WITH_ENDS.add_columns(begins.number, begins.counted, begins.token, begins.arguments)
     .where(*OF_MEMBERS, begins.attempt.in_(bindparam("attempts", expanding=True)))
     .order_by(begins.member, begins.attempt, begins.number)
 )
@@ -122,11 +122,15 @@ def with_items(
 
 @dataclass(frozen=True, slots=True)
 class _Begin:
-    """A begin to insert, or the host's own begin from an earlier try. `number`: the try's."""
+    """A begin to insert, or the host's own begin from an earlier try.
+
+    `number`: the try's. `counted`: tries whose death counts; the death of a function that waited for a slot does not.
+    """
 
     start: AttemptRef
     work: Work
     number: int
+    counted: int
     arguments: JsonValue
     is_new: bool = True
 
@@ -177,7 +181,10 @@ class StepBegins(OnFlows):
             tx.execute(insert(attempt_ends), [end_values(head.id, end) for end in stopped])
             free = [start for start in free if not _is_stopped(start, works[start.number])]
         former = _former_arguments(tx, head.id, free, works)
-        begun = [_begin_of(start, works[start.number], known, former, token) for start in free]
+        called = next((start for start in starts if start in free), None)
+        begun = [
+            _begin_of(start, works[start.number], known, former, token, waits=start is not called) for start in free
+        ]
         apart = [] if in_process else [begin.start.number for begin in begun if _needs_process(begin)]
         begun = [begin for begin in begun if begin.start.number not in apart]
         values = {"flow": head.id, "token": token, "host": host, "code_version": code_version, "begun_at": now}
@@ -335,12 +342,15 @@ def _stopped(start: AttemptRef, now: datetime) -> AttemptEnd:
     return AttemptEnd(start.number, start.attempt, EndKind.CANCELLED, now, reason=BY_REQUEST)
 
 
-def _begin_of(start: AttemptRef, work: Work, known: Begins, former: Mapping[int, JsonValue], token: str) -> _Begin:
+def _begin_of(
+    start: AttemptRef, work: Work, known: Begins, former: Mapping[int, JsonValue], token: str, *, waits: bool
+) -> _Begin:
     last = known.get(_key(start))
     if last is not None:
         is_new = last.token != token
-        return _Begin(start, work, last.number + is_new, last.arguments, is_new)
-    return _Begin(start, work, 1, arguments_of_attempt(work.row, work.definition.work, former[start.number]))
+        return _Begin(start, work, last.number + is_new, last.counted + is_new, last.arguments, is_new)
+    arguments = arguments_of_attempt(work.row, work.definition.work, former[start.number])
+    return _Begin(start, work, 1, 0 if waits else 1, arguments)
 
 
 def _needs_process(begin: _Begin) -> bool:
@@ -358,6 +368,7 @@ def _values(begin: _Begin) -> dict[str, Any]:
         "number": begin.number,
         "generation": begin.start.generation,
         "arguments": begin.arguments,
+        "counted": begin.counted,
         "noted": begin.number > 1,
     }
 
@@ -422,7 +433,7 @@ def _step(
         flow_name=head.name,
         flow_uid=head.uid,
         is_grafter=start.number in grafters,
-        deaths=begin.number - 1,
+        deaths=max(0, begin.counted - 1),
         scheduled_at=work.row.scheduled_at(start.attempt),
         errors=errors.get(start.number, ()),
         reads=reads,

@@ -59,7 +59,7 @@ BEGINS_WITH_ENDS = (
     )
 )
 # begins of steps unknown to their member's row; a later try of an attempt is no news for its member
-IS_NEW_BEGIN = and_(begins.noted.is_(False), begins.number == 1)
+IS_NEW_BEGIN = begins.noted.is_(False)
 NEW_BEGINS = BEGINS_WITH_ENDS.where(begins.flow == bindparam("of_flow"), IS_NEW_BEGIN).order_by(
     begins.member, begins.attempt
 )

@@ -303,7 +303,7 @@ def _step_record(tries: Sequence[Row[Any]]) -> AttemptRecord:
         error=last.end_error,
         host=last.host,
         code_version=last.code_version,
-        deaths=last.number - 1,
+        deaths=max(0, last.counted - 1),
     )
 
 

@@ -16,7 +16,6 @@ from crawler_lifecycle.errors import Conflict, NotFound, TemporaryError
 from crawler_lifecycle.flows import Workflow
 from crawler_lifecycle.flows.ports.steps import StepEnd
 from crawler_lifecycle.flows.rules.ends import AttemptEnd
-from crawler_lifecycle.flows.rules.messages import AttemptRef
 from crawler_lifecycle.flows.rules.words import snoozed
 from crawler_lifecycle.model.flow_retrying import RetryPolicy, RetryRule
 from crawler_lifecycle.model.flow_states import EndKind, MemberState
@@ -176,20 +175,19 @@ def test_a_host_that_lost_an_attempt_does_not_hold_it_after_a_withdrawal(flow: F
 
 
 def test_two_begins_at_once_have_one_winner(database: Database, flow: Flow) -> None:
-    for path in ("a", "b"):
-        ref, barrier = flow.start(path), Barrier(4)
+    refs, barrier = [flow.start("a"), flow.start("b")], Barrier(4)
 
-        def begin_at_once(token: str, ref: AttemptRef = ref, barrier: Barrier = barrier) -> tuple[int, int]:
-            other = Flow(SqlStore(database), flow.id, flow.uid, flow.flow)
-            barrier.wait()
-            begun = other.begin_steps(ref, token=token, door=1)
-            assert not begun.stale
-            return len(begun.mine), len(begun.held)
+    def begin_at_once(token: str, order: int) -> tuple[int, int]:
+        other = Flow(SqlStore(database), flow.id, flow.uid, flow.flow)
+        barrier.wait()
+        begun = other.begin_steps(*refs[::order], token=token, door=1)
+        assert not begun.stale
+        return len(begun.mine), len(begun.held)
 
-        with ThreadPoolExecutor(4) as pool:
-            outcomes = sorted(pool.map(begin_at_once, ("1", "2", "3", "4")))
-        assert outcomes == [(0, 1), (0, 1), (0, 1), (1, 0)]
-        assert flow.row(path).tries == 1
+    with ThreadPoolExecutor(4) as pool:
+        outcomes = sorted(pool.map(begin_at_once, ("1", "2", "3", "4"), (1, -1, 1, -1)))
+    assert outcomes == [(0, 2), (0, 2), (0, 2), (2, 0)]
+    assert [flow.row(path).tries for path in ("a", "b")] == [1, 1]
 
 
 def test_begins_without_a_lease_are_deaths(flow: Flow) -> None:
@@ -200,6 +198,15 @@ def test_begins_without_a_lease_are_deaths(flow: Flow) -> None:
     assert deaths == [0, 1, 2]
     assert attempts_of(flow) == [(1, 2, "host of 3")]
     assert flow.row("a").tries == 1
+
+
+def test_the_death_of_a_host_counts_for_the_function_that_had_a_slot(flow: Flow) -> None:
+    refs = (flow.start("b"), flow.start("a"))
+    assert [step.deaths for step in flow.begin_steps(*refs, lasts=EXPIRED).mine] == [0, 0]
+    for token, deaths in (("1", {"a": 0, "b": 1}), ("2", {"a": 1, "b": 2})):
+        begun = flow.begin_steps(*refs, token=token, lasts=EXPIRED).mine
+        assert {step.path: step.deaths for step in begun} == deaths
+    assert (attempts_of(flow, "a"), attempts_of(flow, "b")) == ([(1, 1, "host of 2")], [(1, 2, "host of 2")])
 
 
 def test_an_attempt_that_needs_a_process_begins_in_it(database: Database) -> None:
