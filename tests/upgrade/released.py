@@ -11,7 +11,7 @@ import pytest
 
 from tests.kit.data.databases import missing
 
-COMMIT = "c1aad2b0dd50db433d2a10e709932b30f18e4390"
+COMMIT = "b64ee6d8672ba5fe8fa8fdbf0f6bc6c5662ff770"
 HERE = Path(__file__).parents[2]
 NEEDED = ("crawler_lifecycle", "workers")
 
