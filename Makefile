@@ -51,12 +51,12 @@ run: $(VENV)/.installed ## one real crawl from start to finish, on a stack that 
 up: $(VENV)/.installed ## the whole service on this machine until Ctrl-C; its state survives (STATE=folder, CATALOGUE=file, FREE_PORTS=1)
 	@exec $(BIN)/crawlctl up $(if $(FREE_PORTS),--free-ports) $(if $(STATE),--state '$(STATE)') $(if $(CATALOGUE),--catalogue '$(CATALOGUE)')
 
-test: $(VENV)/.installed-dev mariadb unzips promtool ## the tests, with a few on real processes (6 to 8 minutes on two cores)
+test: $(VENV)/.installed-dev mariadb unzips promtool ## the tests, with a few on real processes (5 to 8 minutes on two cores)
 	@$(BIN)/pytest $(SPREAD) $(WORKERS) -q
 	@echo "Left to other targets: test-long (what takes seconds and rarely breaks), test-databases (the same on MariaDB)," \
 	  "test-sequences (more generated sequences, whole matrices), test-system, test-crashes, test-outages, test-cluster"
 
-test-long: $(VENV)/.installed-dev mariadb unzips promtool ## what `make test` leaves out because it takes seconds and rarely breaks (7 minutes on two cores)
+test-long: $(VENV)/.installed-dev mariadb unzips promtool ## what `make test` leaves out because it takes seconds and rarely breaks (6 to 9 minutes on two cores)
 	@$(BIN)/pytest $(SPREAD) $(WORKERS) -q -m $(LONG) $(PART)
 
 test-databases: $(VENV)/.installed-dev mariadb ## on MariaDB, what `make test` runs on SQLite alone (8 minutes on two cores)
