@@ -62,7 +62,7 @@ class Flows(WorkflowClient):
 class _Innermost:
     """Stand-in for the open client during a call, such as a host's client during a step.
 
-    An author's function imports `flows` once, and each call finds the client that is open then.
+    An author imports `flows` once, and every call finds the client then open.
     """
 
     def __getattr__(self, name: str) -> Any:
