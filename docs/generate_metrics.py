@@ -9,10 +9,9 @@ from prometheus_client.metrics import MetricWrapperBase
 
 from crawler_lifecycle import metrics
 from crawler_lifecycle.assembly.failing_workflows import FailingWorkflows
-from crawler_lifecycle.assembly.need_metrics import NeedMetrics
 from crawler_lifecycle.audits.processes import AuditMetrics
 from crawler_lifecycle.clusters.processes import SchedulerService
-from crawler_lifecycle.flows.processes.metrics import FlowMetrics
+from crawler_lifecycle.flows.processes.metrics import FlowMetrics, NeedMetrics
 from crawler_lifecycle.hosts.slots import Slots
 from crawler_lifecycle.http.health import ProcessHealth, Pulse
 from crawler_lifecycle.http.middleware import Metrics

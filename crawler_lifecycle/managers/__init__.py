@@ -1,10 +1,10 @@
 """Crawl managers: classes that schedule crawls, and react to their ends."""
 
+from crawler_lifecycle.managers.authors.arguments import get_kumo_loglevel
 from crawler_lifecycle.managers.authors.crawl_manager import CrawlManager, PeriodicCrawlManager
 from crawler_lifecycle.managers.authors.defining import ManagerJob, manager
 from crawler_lifecycle.managers.authors.generator_manager import GeneratorCrawlManager
 from crawler_lifecycle.managers.authors.graph_manager import GraphManager
-from crawler_lifecycle.managers.authors.log_levels import get_kumo_loglevel
 from crawler_lifecycle.managers.authors.mixins import (
     AsyncSchedulerCrawlManagerMixin,
     BaseLoopScriptAsyncMixin,

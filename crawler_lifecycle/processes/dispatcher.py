@@ -5,10 +5,9 @@ from datetime import timedelta
 from functools import partial
 
 from crawler_lifecycle.assembly import process
-from crawler_lifecycle.assembly.need_metrics import NeedMetrics
 from crawler_lifecycle.assembly.parts import Parts
 from crawler_lifecycle.base.background import loop_in_thread
-from crawler_lifecycle.flows.processes.metrics import FlowMetrics
+from crawler_lifecycle.flows.processes.metrics import FlowMetrics, NeedMetrics
 from crawler_lifecycle.http import health
 from crawler_lifecycle.runs.processes.dispatcher import Dispatcher
 from crawler_lifecycle.runs.processes.metrics import LineMetrics, RunMetrics

@@ -5,14 +5,14 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from prometheus_client import CollectorRegistry
 
-from crawler_lifecycle.assembly import checks, need_metrics
-from crawler_lifecycle.assembly.need_metrics import NeedMetrics
+from crawler_lifecycle.assembly import checks
 from crawler_lifecycle.assembly.store import SqlStore
 from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.errors import NotReady, TemporaryError
 from crawler_lifecycle.flows import Workflow
 from crawler_lifecycle.flows.ports.records import FlowFigures
-from crawler_lifecycle.flows.processes.metrics import FlowMetrics
+from crawler_lifecycle.flows.processes import metrics
+from crawler_lifecycle.flows.processes.metrics import FlowMetrics, NeedMetrics
 from tests.kit.authors.work import plain
 from tests.kit.data.flows import failing, pushed
 
@@ -39,7 +39,7 @@ def test_the_silence_is_that_of_the_quietest_executing_flow() -> None:
 def test_flows_whose_steps_no_host_takes_are_counted_and_named(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(need_metrics, "HOST_PATIENCE", timedelta(0))
+    monkeypatch.setattr(metrics, "HOST_PATIENCE", timedelta(0))
     monkeypatch.setattr(checks, "LONG_WAIT", timedelta(0))
     registry = CollectorRegistry()
     records = SqlStore(database).flow_records

@@ -1,4 +1,6 @@
-"""Metrics of flows: flows by state, members of open flows by state, and the longest silence of an executing flow."""
+"""Metrics of flows: flows by state, members of open flows by state, the longest silence of an executing flow, and flows
+in need of a host for their steps.
+"""
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -6,7 +8,8 @@ from datetime import UTC, datetime
 from prometheus_client import Metric
 from prometheus_client.core import GaugeMetricFamily
 
-from crawler_lifecycle.flows.ports.records import FlowFigures
+from crawler_lifecycle.flows.ports.records import FlowFigures, FlowRecords
+from crawler_lifecycle.flows.rules.words import HOST_PATIENCE
 from crawler_lifecycle.metrics import FigureGauges
 from crawler_lifecycle.model.flow_states import FlowState, MemberState
 
@@ -42,3 +45,18 @@ def _by_state(name: str, documentation: str, counts: Mapping[str, int]) -> Metri
     for state, count in counts.items():
         gauge.add_metric([str(state)], count)
     return gauge
+
+
+class NeedMetrics(FigureGauges[int]):
+    """`GET /v1/attention` counts the same flows."""
+
+    def __init__(self, records: Callable[[], FlowRecords]) -> None:
+        super().__init__("flows without a host", lambda: _without_host(records()), _need_gauges, 0)
+
+
+def _without_host(records: FlowRecords) -> int:
+    return records.without_host(datetime.now(UTC) - HOST_PATIENCE, limit=0)[0]
+
+
+def _need_gauges(flows: int) -> list[Metric]:
+    return [GaugeMetricFamily("crawler_flows_without_host", "Flows with a step that no host takes", value=flows)]

@@ -2,6 +2,8 @@
 
 import argparse
 import json
+import logging
+import os
 import re
 import shlex
 import sys
@@ -145,3 +147,12 @@ def with_program(
             f"program {chosen.program!r}: write braces that stand for themselves twice, {{{{ and }}}}: {error}"
         )
     return [*filled, *rest]
+
+
+def get_kumo_loglevel(default: str = "INFO") -> int:
+    """Return the number of the level in the variable LOG_LEVEL, such as `DEBUG` or `10`."""
+    name = (os.environ.get("LOG_LEVEL") or default).strip().upper()
+    levels = logging.getLevelNamesMapping()
+    if name.isdigit():
+        return int(name)
+    return levels.get(name, levels[default])
