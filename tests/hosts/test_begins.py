@@ -321,7 +321,7 @@ async def test_a_slow_item_holds_up_no_dependents(host: Hosted) -> None:
     flow = await host.push(Workflow("slice").add_cascade("many", ([0, 5, 0], authors.wait_if)))
     steps = await host.starting(flow)
     ended = await host.host.run(steps)
-    assert [end.number for end in ended.ends] == [0, 2]
+    assert {end.number for end in ended.ends} == {0, 2}
     rest = steps.model_copy(update={"starts": steps.starts[1:2]})
     authors.gate.set()
     assert [end.number for end in (await host.host.run(rest)).ends] == [1]
