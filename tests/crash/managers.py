@@ -102,10 +102,11 @@ def _runs(case: Case, flow_id: str) -> list[RunRecord]:
 async def _let_crawls_end(case: Case, flow_id: str, failing: Collection[str] = ()) -> None:
     """Let every crawl end, until the flow has ended. The first attempt at a failing shop fails.
 
-    Where an object dies in its sleep, crawls end one by one: each of its lives finds an end to sleep for.
+    Where an object dies in its sleep or at a start, crawls end one by one: each of its lives finds an end to sleep for,
+    and a crawl to start.
     """
     released = set[int]()
-    apart = any(".sleep." in point for point in case.plan.deaths)
+    apart = any(call in point for call in (".sleep.", ".start.") for point in case.plan.deaths)
 
     def ended() -> bool:
         for item in _items(case, flow_id):
