@@ -30,7 +30,7 @@ patiently() { # until the command succeeds, for a minute
     tries=0
     until "$@"; do
         tries=$((tries + 1))
-        [ $tries -lt 100 ] || { echo "waited in vain: $*" >&2; exit 1; }
+        [ $tries -lt 200 ] || { echo "waited in vain: $*" >&2; exit 1; }
         sleep 0.3
     done
 }
