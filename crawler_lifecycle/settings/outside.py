@@ -78,7 +78,7 @@ class NoticeSettings(BaseModel):
 
     @property
     def is_file_alone(self) -> bool:
-        """Whether no service receives notices. The fields without a default value are the services' own."""
+        """Whether no service receives notices. The fields that are None by default are the services' own."""
         fields = type(self).model_fields
         return all(value is None for name, value in self if fields[name].default is None)
 
