@@ -6,7 +6,7 @@ import pytest
 
 from crawler_lifecycle.base.ranges import from_ranges_by_value
 from crawler_lifecycle.errors import BadInput, Conflict, Fenced, NotFound
-from crawler_lifecycle.flows import RunningJob, Workflow, crawl, each_task
+from crawler_lifecycle.flows import RunningJob, Workflow, any_of, crawl, each_task
 from crawler_lifecycle.flows.authors.building import fragment_of
 from crawler_lifecycle.flows.model.requests import AppendMembers
 from crawler_lifecycle.flows.rules.ends import RunSeen, TasksSeen
@@ -219,6 +219,20 @@ def test_steps_start_as_each_task_of_a_crawl_ends() -> None:
     assert play.states["after"] == "suspended"  # a further attempt of the crawl could have more tasks
     sees(play, RunStatus.COMPLETED)
     assert play.states["after"] == "executing"
+
+
+def test_a_share_of_the_steps_for_tasks_is_known_when_the_crawl_has_ended() -> None:
+    workflow = Workflow().add("shop", crawl("books")).add_cascade("parse", each_task("shop", item_and_context))
+    play = Play(workflow.add("after", plain, deps=any_of("parse", at_least=0.5)))
+    play.advance()
+    sees(play)
+    ends(play, _0=TaskStatus.SUCCEEDED, _1=TaskStatus.SUCCEEDED, _2=TaskStatus.SUCCEEDED)
+    play.end("parse/0")
+    play.end("parse/1")
+    play.advance()
+    assert play.states["after"] == "suspended"  # there may be more tasks
+    sees(play, RunStatus.COMPLETED)
+    assert (play.states["parse/2"], play.states["after"]) == ("executing", "executing")
 
 
 def test_a_failed_task_waits_for_the_next_attempt_of_its_crawl() -> None:
