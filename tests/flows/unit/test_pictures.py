@@ -112,6 +112,8 @@ def test_077_names_that_mermaid_misreads_get_numbers() -> None:
         '    n2["#quot;quoted#quot; #35;1 (plain)"]',
         "    n1 --> n2",
     ]
+    level = Workflow().add_workflow("class", Workflow().add("a", plain))
+    assert '    subgraph n0["class"]' in level.to_mermaid().splitlines()
 
 
 def test_077_texts_that_mermaid_takes_for_more_than_text_have_codes() -> None:
