@@ -121,6 +121,15 @@ def test_pages_together_have_all_runs_that_fit(
     assert short, "no page was short: the reads had no limit"
 
 
+def test_a_search_finds_an_old_run_on_the_first_page(database: Database, make_run: MakeRun, few_reads: None) -> None:
+    old = make_run(1)
+    for _ in range(12):
+        make_run(1, entry=Crawler(name="toys"))
+    for word in ("BOOK", str(old.run_id)):
+        page = SqlStore(database).records.search(RunFilter(search=word), limit=5)
+        assert [run.run_id for run in page.runs] == [old.run_id], word
+
+
 def test_counts_are_exact_or_say_that_they_are_not(
     database: Database, stored: list[dict[str, Any]], chance: random.Random, few_reads: None
 ) -> None:
