@@ -135,6 +135,7 @@ def test_without_a_workflow_a_locked_database_is_told(
     assert "is locked by another process" in result.stderr
 
 
+@pytest.mark.parametrize("seconds", [0, 60], ids=["before the write", "after the write"])
 async def test_no_later_run_is_stopped_while_the_database_is_locked(
     crawlctl: Crawlctl,
     run: RunRecord,
@@ -142,7 +143,10 @@ async def test_no_later_run_is_stopped_while_the_database_is_locked(
     locked: sqlite3.Connection,
     impatient: None,
     temporal: WorkflowEnvironment,
+    monkeypatch: pytest.MonkeyPatch,
+    seconds: int,
 ) -> None:
+    monkeypatch.setattr(stops_module, "RECORD_SECONDS", seconds)
     async with supervised(run, temporal) as later:
         result = await asyncio.to_thread(crawlctl, "stop", str(run.run_id), "--direct", "--force")
         assert await stops_of(later) == []
