@@ -11,7 +11,7 @@ from crawler_lifecycle.errors import Refused, TemporaryError
 from crawler_lifecycle.model.deployment import Deployment, DeploymentRequest
 from crawler_lifecycle.model.looks import JobPhase
 from crawler_lifecycle.model.requests import StopRequest
-from crawler_lifecycle.model.run_plan import RunPlan
+from crawler_lifecycle.model.run_plan import CloseRun, RunPlan
 from crawler_lifecycle.model.states import Intent, TaskStatus
 from crawler_lifecycle.model.task_changes import TaskChange
 from crawler_lifecycle.runs.model import LogCancellation
@@ -133,6 +133,14 @@ def test_nothing_is_claimed_for_a_run_that_is_being_stopped(rig: Rig, pool: Thre
     stop(rig, plan)
     assert dispatcher(rig, pool).dispatch() == 0
     assert jobs(rig, plan) == 1
+
+
+@pytest.mark.parametrize(("given", "stored"), [(None, "stopped"), ("deployment_refused", "deployment_refused")])
+def test_tasks_without_a_job_end_with_the_given_reason(rig: Rig, given: str | None, stored: str) -> None:
+    plan = rig.started("sleepy", tasks=2)
+    rig.do(rig.stopping.cancel_queued_tasks, CloseRun(run=plan.run, reason=given))
+    child = rig.details(plan).tasks[1]
+    assert (child.status, child.reason) == (TaskStatus.STOPPED, stored)
 
 
 def test_a_job_made_while_the_run_is_stopped_is_ended_by_its_dispatcher(
