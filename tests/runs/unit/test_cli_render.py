@@ -290,6 +290,7 @@ def test_without_verbose_a_watch_has_neither_stages_nor_looks(passing: str) -> N
     verbose = click.unstyle("\n".join(change_lines(None, queued, verbose=True)))
     assert "stage 3/4 reconciliation" in verbose
     assert "next look 2026-03-01T12:01:00Z" in verbose
+    assert any(line.split() == ["next", "look", "2026-03-01T12:01:00Z"] for line in details_lines(queued, now))
 
 
 def test_a_look_that_is_late_is_shown_at_any_rate() -> None:
