@@ -298,6 +298,7 @@ def test_a_preview_writes_nothing(flow: Flow, file: Path, tmp_path: Path) -> Non
     assert rest[3] == "  9  duplicate of 1"
     assert rest[4].startswith("  10  refused: spider_args.shop: expected a text")
     assert rest[5] == "forecast: 2 hours with 4 jobs at once"
+    assert "further" not in flow(*words, "--first", "8", "--", "--own", "8").stdout
     catalogue.write_text('[crawlers.other]\ncommand = ["true"]\n')
     assert "crawler 'books' is not in the catalogue" in flow(*words).stdout
     assert said(flow("list", "--json")) == []
