@@ -151,6 +151,18 @@ def test_crawlctl_schedules_a_manager_of_the_catalogue_over_the_api(api: Api) ->
     assert deleted.exit_code == 0, deleted.output
 
 
+def test_crawlctl_pauses_in_the_name_of_the_actor(api: Api, http: httpx.Client) -> None:
+    put(http, "nightly")
+    env = {"CRAWLER_REMOTE__TOKEN": api.token(*Scope), "USER": "bob", "LOGNAME": "bob"}
+    words = ("--api", api.url, "schedule", "pause", "nightly", "--json")
+    for more, actor in (((), "bob"), (("--actor", "ann"), "ann")):
+        result = CliRunner(env=env).invoke(main, [*words, *more])
+        assert result.exit_code == 0, result.output
+        assert json.loads(result.stdout)["pauses"][-1]["actor"].startswith(f"{actor} (token ")
+        http.post("/v1/schedules/nightly/resume", json={})
+    http.delete("/v1/schedules/nightly")
+
+
 @pytest.mark.long
 def test_a_file_has_all_schedules_and_makes_them_again(api: Api, http: httpx.Client, tmp_path: Path) -> None:
     file, env = tmp_path / "schedules.json", {"CRAWLER_REMOTE__TOKEN": api.token(*Scope)}
