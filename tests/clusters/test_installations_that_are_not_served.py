@@ -20,20 +20,23 @@ OTHER = "4eac0000-3c55-4d8e-8a6f-1f0b4f6b7c10"
 
 
 @pytest.mark.parametrize(
-    ("installation_of", "is_served"),
-    [(lambda own: OTHER, False), (lambda own: own, True), (lambda own: None, True)],
+    ("installation_of", "is_served", "words"),
+    [
+        (lambda own: OTHER, False, f"deploys for installation {OTHER} only, and this one is {{}}"),
+        (lambda own: own, True, "{}, the only one that the scheduler service serves"),
+        (lambda own: None, True, "{}, served like any other"),
+    ],
     ids=["another", "this", "any"],
 )
 async def test_doctor_tells_whom_the_service_serves(
-    tmp_path: Path, installation_of: Callable[[str], str | None], is_served: bool
+    tmp_path: Path, installation_of: Callable[[str], str | None], is_served: bool, words: str
 ) -> None:
     own = migrate.upgrade(f"sqlite:///{tmp_path / 'crawler.db'}")
     with served(SmallCluster(), a_catalogue(tmp_path), installation=installation_of(own)) as url:
         checks = await doctor(tmp_path, url)
     assert checks["scheduler service"].ok
     assert checks["installation"].ok is is_served
-    if not is_served:
-        assert f"deploys for installation {OTHER} only, and this one is {own}" in checks["installation"].line
+    assert words.format(own) in checks["installation"].line
 
 
 async def doctor(state: Path, url: str) -> dict[str, Check]:
