@@ -143,6 +143,7 @@ def test_a_workflow_id_that_is_taken_by_something_else_is_told() -> None:
     run = a_run()
     found = unsupervised(run, run, WorkflowInfo(is_open=True, is_ours=False), NOW, PATIENCE)
     assert found is not None
+    assert found.message.endswith("its workflow id is taken by an open workflow of another type")
     assert found.problem is not None
 
 
