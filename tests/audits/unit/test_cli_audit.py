@@ -100,7 +100,7 @@ def test_the_status_of_an_audit_that_was_made_now(
 
 
 def test_what_keeps_an_audit_from_a_repair_is_a_line_of_its_finding(run: RunRecord) -> None:
-    made = report(run, repair=True, acted=0)
-    blocked = made.findings[0].model_copy(update={"action": None, "problem": "its workflow id is taken"})
-    lines = list(report_lines(made.model_copy(update={"findings": [blocked]})))
+    audit = report(run, repair=True, acted=0)
+    blocked = audit.findings[0].model_copy(update={"action": None, "problem": "its workflow id is taken"})
+    lines = list(report_lines(audit.model_copy(update={"findings": [blocked]})))
     assert lines[-2:] == ["  unsupervised: run 1: it is lost", "    its workflow id is taken"]

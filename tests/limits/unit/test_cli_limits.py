@@ -179,8 +179,8 @@ def test_a_run_that_has_its_permit_or_is_stopped_is_not_in_line() -> None:
     begun = a_run(RunStatus.INITIALIZING, TaskStatus.PENDING, held_by=SITE, admitted_at=NOW)
     assert situation(begun) == "waits for the main job"
     assert not any("site:example.com" in line for line in lines_of(begun))
-    over = in_line(RunStatus.FAILED)
-    for stopped in (in_line(intent=Intent.STOP), in_line(RunStatus.STOPPING, intent=Intent.STOP), over):
+    ended = in_line(RunStatus.FAILED)
+    for stopped in (in_line(intent=Intent.STOP), in_line(RunStatus.STOPPING, intent=Intent.STOP), ended):
         assert "queued" not in str(situation(stopped))
         assert not any(line.startswith("queued") for line in (*lines_of(stopped), *list_lines([stopped.run], NOW)))
 
