@@ -130,14 +130,18 @@ def isolated(function: Any, folder: Path, **options: Any) -> Workflow:
 
 
 @pytest.mark.long
-async def test_an_isolated_function_has_its_own_process_and_its_inputs(host: Hosted, tmp_path: Path) -> None:
-    flow = await host.play(
-        Workflow("isolated")
-        .add_context({"factor": 7})
-        .add_cascade("items", ([1, 2], authors.number))
-        .add_cascade("step", authors.alone, deps="items", isolate=True)
-        .add_cascade("async", authors.async_alone)
-    )
+async def test_an_isolated_function_has_its_own_process_and_its_inputs(
+    host: Hosted, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("INFO"):
+        flow = await host.play(
+            Workflow("isolated")
+            .add_context({"factor": 7})
+            .add_cascade("items", ([1, 2], authors.number))
+            .add_cascade("step", authors.alone, deps="items", isolate=True)
+            .add_cascade("async", authors.async_alone)
+        )
+    assert "progress: 1 of 2" in caplog.text
     result = await host.result(flow, "step")
     assert result == {"pid": result["pid"], "factor": 7, "items": [1, 2]}
     assert len({result["pid"], await host.result(flow, "async"), os.getpid()}) == 3
