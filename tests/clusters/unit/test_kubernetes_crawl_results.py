@@ -5,7 +5,7 @@ import json
 import msgspec
 import pytest
 
-from crawler_lifecycle.clusters.kubernetes.logs.evidence import _lines_about_result
+from crawler_lifecycle.clusters.kubernetes.logs.evidence import _evidence_from_objects, _lines_about_result
 from crawler_lifecycle.clusters.kubernetes.objects import Pod
 from crawler_lifecycle.clusters.kubernetes.observe.looking import JobPatience, Observer
 from crawler_lifecycle.model.crawl_results import CrawlResult
@@ -86,3 +86,8 @@ def test_a_pod_that_runs_or_is_deleted_has_no_account_yet() -> None:
     assert _lines_about_result(decoded(pod("Running", running()))) == []
     assert _lines_about_result(decoded(deleted(pod("Pending", container())))) == []
     assert _lines_about_result(None) == []
+
+
+def test_a_container_whose_status_has_no_state_gives_no_message() -> None:
+    without_state = decoded(pod("Pending", {"name": "crawl", "restartCount": 0}))
+    assert _evidence_from_objects(KEY, None, without_state).message is None
