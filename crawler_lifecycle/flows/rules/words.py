@@ -69,7 +69,7 @@ TIMEOUT = "timeout"  # the function did not end within its time limit
 
 MOST_DEATHS = 3  # processes that may die with an attempt
 
-# a cause's or reason's sentence for the page; the command line shows the troubles' sentences
+# the page's sentence for a cause or reason; the command line shows it for troubles
 SENTENCES = {
     DEPENDENCIES: "waits for other jobs",
     TIME: "waits for its start time",
