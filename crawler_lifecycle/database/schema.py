@@ -182,7 +182,7 @@ scope_limits = sa.Table(
     **TABLE_OPTIONS,
 )
 
-_USE = ("runs", "tasks", "mains", "children", "places")  # as in `limits.rules.Use`
+_USE = ("runs", "tasks", "mains", "children", "places", "held")  # as in `limits.rules.Use`
 
 # the open runs' use by scope; only the admission lock's holder writes here
 scope_sums = sa.Table(

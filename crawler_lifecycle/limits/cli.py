@@ -58,7 +58,7 @@ def permit_words(run: RunSummary, place: Place | None = None) -> str | None:
     is_wanted = run.status in (RunStatus.INITIALIZING, RunStatus.PROCESSING) and run.intent is Intent.RUN
     if run.waiting_cause is None or not was_held(run) or not is_wanted:
         return None
-    number = f", place {place.number} of {place.length}" if place else ""
+    number = f", place {place.number or '1000+'} of {place.length}" if place else ""
     since = rfc3339(run.waiting_since)
     return f"{run.waiting_message}{number}, since {since}"
 

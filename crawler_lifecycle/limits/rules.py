@@ -33,6 +33,7 @@ class Use:
     children: int = 0  # child tasks that have, or may have, a job
     # main tasks and child tasks of admitted runs, with a place kept for a run whose child tasks all wait
     places: int = 0
+    held: int = 0  # runs that wait for their permit because of the scope
 
     def plus(self, other: "Use", times: int = 1) -> "Use":
         return Use(
@@ -41,6 +42,7 @@ class Use:
             self.mains + times * other.mains,
             self.children + times * other.children,
             self.places + times * other.places,
+            self.held + times * other.held,
         )
 
 
@@ -120,6 +122,8 @@ def total_use(runs: Iterable[OpenRun]) -> dict[str, Use]:
     for run in runs:
         for scope in run.scopes:
             used[scope] = used[scope].plus(run.use)
+        if run.held_by is not None and run.is_in_line:
+            used[run.held_by] = used[run.held_by].plus(Use(held=1))
     return used
 
 

@@ -333,7 +333,7 @@ class ExportRecord(Message):
 class Place(Message):
     """A run's place in the line for a permit. Weights of labels may let later runs begin earlier."""
 
-    number: int = Field(description="place, from 1")
+    number: int | None = Field(description="place, from 1; null after the first thousand")
     length: int = Field(description="how many runs the same scope holds")
 
 

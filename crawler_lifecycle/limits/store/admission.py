@@ -76,7 +76,7 @@ def chosen_runs(*more: ColumnElement[Any]) -> Select[Any]:
     """Return the statement for open runs among `run_ids`."""
     return (
         open_runs(
-            *(runs.status, runs.priority, runs.held_by, runs.waiting_cause, runs.waiting_message),
+            *(runs.status, runs.priority, runs.waiting_cause, runs.waiting_message),
             IS_DEPLOYED_HERE.label("is_deployable"),
             counted(and_(IS_MAIN, _IS_READY)).label("main_ready"),
             counted(and_(~IS_MAIN, _IS_READY, runs.status == RunStatus.PROCESSING)).label("children_ready"),
@@ -172,7 +172,6 @@ def _open_run(row: Row[Any], labels: list[str], by_scope: dict[str, ScopeLimits]
         priority=row.priority,
         share=weighted[0] if weighted else "",
         is_deployable=bool(row.is_deployable),
-        held_by=row.held_by,
         main_is_ready=bool(row.main_ready),
         children_ready=int(row.children_ready),
     )

@@ -6,7 +6,7 @@ is held, all later runs of its part are held. So a pass for `most` tasks needs t
 pass reads all runs with limited labels, because no part has runs with limited labels.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime
 from typing import Any
@@ -14,9 +14,9 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, and_, bindparam, case, exists, func, not_, or_, select, union, update
 
 from crawler_lifecycle.database.pages import pages
-from crawler_lifecycle.database.schema import histories, task_histories
-from crawler_lifecycle.database.transactions import Assignment
-from crawler_lifecycle.limits.rules import AdmissionPlan, Hold, OpenRun, Rooms, obstacle_in_turn, pause_in
+from crawler_lifecycle.database.schema import OWN_INSTALLATION, histories, task_histories
+from crawler_lifecycle.database.transactions import OPEN_STATUSES, Assignment
+from crawler_lifecycle.limits.rules import AdmissionPlan, Hold, OpenRun, Rooms, Use, obstacle_in_turn, pause_in
 from crawler_lifecycle.limits.store.admission import (
     HAS_LIMITED_LABEL,
     IS_OURS,
@@ -26,7 +26,7 @@ from crawler_lifecycle.limits.store.admission import (
     has_no_pause,
     situation,
 )
-from crawler_lifecycle.limits.store.uses import MOST_COUNTED, uses_and_waiting
+from crawler_lifecycle.limits.store.uses import MOST_COUNTED, append_change, uses_and_waiting
 from crawler_lifecycle.model.limits import CRAWLER, INSTALLATION, LABEL, ScopeLimits
 from crawler_lifecycle.model.naming import MAIN_TASK
 from crawler_lifecycle.model.reasons import ADMISSION, PAUSED
@@ -62,6 +62,13 @@ RUNS_OF_A_PASS = union(
     _WAITING.join_from(task_histories, histories, tasks.history_id == runs.id).where(
         _IS_BEGUN, tasks.status == TaskStatus.QUEUED
     ),
+)
+_HELD_BY = (
+    select(runs.held_by)
+    .with_hint(histories, "FORCE INDEX (PRIMARY)", "mysql")
+    .where(runs.id.in_(bindparam("run_ids", expanding=True)), runs.admitted_at.is_(None), runs.intent == Intent.RUN)
+    .where(runs.status.in_(OPEN_STATUSES), runs.installation == OWN_INSTALLATION)
+    .with_for_update()
 )
 NO_WAIT = dict.fromkeys(("waiting_cause", "waiting_since", "waiting_message"))
 
@@ -147,17 +154,27 @@ def obstacle_for(connection: Connection, run: OpenRun, limits: dict[str, ScopeLi
     return obstacle_in_turn(run, [run, *others.runs], limits, used)
 
 
-def write_hold(connection: Connection, run_ids: Iterable[int], hold: Hold, now: datetime, **more: Any) -> None:
-    """Write what holds runs that wait for their permit. While the cause stays, its time stays, too.
+def write_hold(connection: Connection, run_ids: Collection[int], hold: Hold, now: datetime, **more: Any) -> None:
+    """Write what holds runs that wait for their permit, of which a statement has room. The caller counts them.
 
-    MySQL assigns in order, so the time, which depends on the old cause, comes first.
+    While the cause stays, its time stays, too. MySQL assigns in order, so the time, which depends on the old cause,
+    comes first.
     """
     since = case((runs.waiting_cause == hold.cause, runs.waiting_since), else_=now)
     assignments: list[Assignment] = [(runs.waiting_since, since), (runs.waiting_cause, hold.cause)]
     assignments += [(runs.waiting_message, hold.message), (runs.held_by, hold.scope)]
     assignments += [(runs[name], value) for name, value in more.items()]
+    connection.execute(update(histories).where(runs.id.in_(run_ids)).ordered_values(*assignments))
+
+
+def hold_runs(connection: Connection, run_ids: Iterable[int], hold: Hold, now: datetime) -> None:
+    """Write what holds runs that wait for their permit, and count them for the hold's scope."""
     for page in pages(sorted(run_ids)):
-        connection.execute(update(histories).where(runs.id.in_(page)).ordered_values(*assignments))
+        # locked, since a stop may come: a run without a permit may have left the line after it was read
+        in_line = connection.scalars(_HELD_BY, {"run_ids": page}).all()
+        write_hold(connection, page, hold, now)
+        former = {scope: Use(held=number) for scope, number in Counter(in_line).items() if scope is not None}
+        append_change(connection, former, {hold.scope: Use(held=len(in_line))} if hold.scope else {})
 
 
 def write_holds(connection: Connection, present: Situation, new: AdmissionPlan, now: datetime) -> dict[int, str]:
@@ -178,7 +195,7 @@ def write_holds(connection: Connection, present: Situation, new: AdmissionPlan, 
         elif is_started and run_id not in new.undecided and row.held_by != (hold.scope if hold else None):
             scopes[hold.scope if hold else None].append(run_id)
     for hold, run_ids in changed.items():
-        write_hold(connection, run_ids, hold, now)
+        hold_runs(connection, run_ids, hold, now)
     for scope, run_ids in scopes.items():
         for page in pages(sorted(run_ids)):
             connection.execute(update(histories).where(runs.id.in_(page)).values(held_by=scope))

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Column, ColumnElement, Connection, Row, Select, and_, case, func, insert, or_, select, update
+from sqlalchemy import Column, Connection, Row, and_, func, insert, or_, select, update
 
 from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.database.schema import OWN_INSTALLATION, histories, history_labels, scope_limits
@@ -23,29 +23,28 @@ from crawler_lifecycle.model.states import Intent
 
 runs = histories.c
 RECENT_RUNS = 10_000
+MOST_AHEAD = 1000  # in the line
 # the columns with the names of a kind of scope, and with the RunID beside a name
 _NAMES: dict[str, Column[str]] = {CRAWLER: runs.crawler, LABEL: history_labels.c.label}
 _RUN_IDS: dict[str, Column[int]] = {CRAWLER: runs.id, LABEL: history_labels.c.history_id}
 
 
-def _of_line(*columns: ColumnElement[Any]) -> Select[Any]:
-    """Return the statement for the installation's runs that wait for their permit."""
-    # left alone, MariaDB may read all open runs by their status, and SQLite does unless the status is an expression;
-    # SQLite uses no index for "is not null"
-    query = select(*columns).with_hint(histories, "FORCE INDEX (ix_histories_held)", "mysql")
-    query = query.where(runs.held_by > "", runs.admitted_at.is_(None), runs.intent == Intent.RUN)
-    is_open = func.coalesce(runs.status, "").in_(OPEN_STATUSES)
-    return query.where(is_open, runs.installation == OWN_INSTALLATION)
-
-
 def place_in_line(connection: Connection, run: RunRecord) -> Place | None:
     """Return the run's place among the runs that the same scope holds; None unless the run waits for its permit."""
-    if run.held_by is None or run.admitted_at is not None or run.intent is not Intent.RUN:
+    if run.held_by is None or run.admitted_at is not None or run.intent is not Intent.RUN or run.status.is_over:
         return None
-    is_before = or_(runs.priority > run.priority, and_(runs.priority == run.priority, runs.id <= run.run_id))
-    query = _of_line(func.sum(case((is_before, 1), else_=0)), func.count()).where(runs.held_by == run.held_by)
-    number, length = connection.execute(query).one()
-    return Place(number=int(number), length=length) if number else None
+    is_before = or_(runs.priority > run.priority, and_(runs.priority == run.priority, runs.id < run.run_id))
+    line = (
+        select(runs.id)
+        .with_hint(histories, "FORCE INDEX (ix_histories_held)", "mysql")
+        .where(
+            *(runs.held_by == run.held_by, runs.admitted_at.is_(None), runs.intent == Intent.RUN),
+            *(runs.status.in_(OPEN_STATUSES), runs.installation == OWN_INSTALLATION, is_before),
+        )
+    )
+    ahead = connection.scalar(select(func.count()).select_from(line.limit(MOST_AHEAD).subquery())) or 0
+    held = uses(connection, [run.held_by]).get(run.held_by, Use()).held
+    return Place(number=ahead + 1 if ahead < MOST_AHEAD else None, length=max(held, ahead + 1))
 
 
 class SqlLimits(OnDatabase):
@@ -62,8 +61,6 @@ class SqlLimits(OnDatabase):
             by_scope.setdefault(also, ScopeLimits(scope=also))
         used = uses(connection, by_scope)
         changes = {row.scope: row for row in connection.execute(select(scope_limits))}
-        line = _of_line(runs.held_by, func.count().label("length")).group_by(runs.held_by)
-        held: dict[str, int] = {row.held_by: row.length for row in connection.execute(line)}
         records = []
         for scope, limits in by_scope.items():
             use, change = used.get(scope, Use()), changes.get(scope)
@@ -75,7 +72,7 @@ class SqlLimits(OnDatabase):
                     runs_begun=use.runs,
                     tasks_in_cluster=use.tasks,
                     places_kept=max(0, use.places - use.tasks),
-                    runs_held=held.get(scope, 0),
+                    runs_held=use.held,
                 )
             )
         return records

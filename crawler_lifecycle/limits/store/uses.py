@@ -60,7 +60,7 @@ def open_runs(*more: ColumnElement[Any]) -> Select[Any]:
     """Return the statement for the installation's open runs with the figures for their use."""
     return (
         select(
-            *(runs.id, runs.crawler, runs.intent, runs.admitted_at, runs.max_parallel),
+            *(runs.id, runs.crawler, runs.intent, runs.admitted_at, runs.held_by, runs.max_parallel),
             counted(IS_MAIN).label("main_alive"),
             counted(and_(IS_MAIN, IS_THERE)).label("main_in_cluster"),
             counted(and_(~IS_MAIN, IS_THERE)).label("children_in_cluster"),
@@ -80,6 +80,7 @@ def open_run(row: Row[Any], scopes: tuple[str, ...], **more: Any) -> OpenRun:
         scopes=scopes,
         is_admitted=row.admitted_at is not None,
         is_wanted=row.intent is Intent.RUN,
+        held_by=row.held_by,
         max_parallel=row.max_parallel,
         main_is_alive=bool(row.main_alive),
         main_in_cluster=bool(row.main_in_cluster),
@@ -117,17 +118,17 @@ FOLDED = {
 @contextmanager
 def counting(tx: Connection, run_id: int) -> Iterator[None]:
     """Append the block's change in the run's use to the changes. The caller holds the lock on the run's row."""
-    before, scopes = _use_of(tx, run_id)
+    before = _use_of(tx, run_id)
     yield
-    after, later_scopes = _use_of(tx, run_id)
-    append_change(tx, later_scopes or scopes, before, after)
+    append_change(tx, before, _use_of(tx, run_id))
 
 
-def append_change(tx: Connection, scopes: Iterable[str], before: Use, after: Use) -> None:
-    """Append the change in a run's use. The caller holds the lock on the run's row."""
-    change = after.plus(before, -1)
-    if change != Use():
-        _append(tx, scope_changes, dict.fromkeys(scopes, change))
+def append_change(tx: Connection, before: Mapping[str, Use], after: Mapping[str, Use]) -> None:
+    """Append the change in the use of runs, by scope. The caller holds the locks on the runs' rows."""
+    changes_by_scope = {
+        scope: after.get(scope, Use()).plus(before.get(scope, Use()), -1) for scope in {**before, **after}
+    }
+    _append(tx, scope_changes, {scope: change for scope, change in changes_by_scope.items() if change != Use()})
 
 
 def scopes_of(row: Row[Any]) -> tuple[str, ...]:
@@ -135,13 +136,9 @@ def scopes_of(row: Row[Any]) -> tuple[str, ...]:
     return (INSTALLATION, CRAWLER + row.crawler, *(LABEL + label for label in json.loads(row.labels)))
 
 
-def _use_of(connection: Connection, run_id: int) -> tuple[Use, tuple[str, ...]]:
-    """Return the run's use and scopes; without a use and without scopes if the run is not open."""
-    row = connection.execute(ONE_RUN, {"of_run": run_id}).one_or_none()
-    if row is None:
-        return Use(), ()
-    run = open_run(row, scopes_of(row))
-    return run.use, run.scopes
+def _use_of(connection: Connection, run_id: int) -> dict[str, Use]:
+    """Return the run's use by scope; empty if the run is not open."""
+    return total_use(open_run(row, scopes_of(row)) for row in connection.execute(ONE_RUN, {"of_run": run_id}))
 
 
 def uses(connection: Connection, scopes: Collection[str]) -> dict[str, Use]:

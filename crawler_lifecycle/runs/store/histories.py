@@ -1,5 +1,6 @@
 """Runs' rows, written by supervisors: a run's start, waits, looks and end."""
 
+from contextlib import nullcontext
 from datetime import datetime
 from typing import Any
 
@@ -112,7 +113,8 @@ class Histories(RunCreation):
         if is_new:
             is_possible = started_at is not None and row.begun_at <= started_at <= now
             values = {"status": RunStatus.PROCESSING, "started_at": started_at if is_possible else now, **NOT_WAITING}
-            tx.execute(RUN, {"of_run": run.run_id, **values})
+            with counting(tx, run.run_id) if row.held_by else nullcontext():
+                tx.execute(RUN, {"of_run": run.run_id, **values})
             if row.tasks > 1:
                 tx.execute(_update_of_queued_tasks(run.run_id).values(cause=DISPATCHER, cause_since=now))
             line = {"at": now, "event": "started", "message": "the main job has started"}

@@ -30,7 +30,7 @@ from crawler_lifecycle.database.transactions import (
     reading,
     transaction,
 )
-from crawler_lifecycle.limits.rules import Hold, plan
+from crawler_lifecycle.limits.rules import Hold, plan, total_use
 from crawler_lifecycle.limits.store.admission import (
     IS_DEPLOYED_HERE,
     MOST_TASKS,
@@ -45,6 +45,7 @@ from crawler_lifecycle.limits.store.admission import (
 )
 from crawler_lifecycle.limits.store.holds import (
     end_wait,
+    hold_runs,
     holds_behind_front,
     obstacle_for,
     permit,
@@ -200,12 +201,14 @@ class TaskClaims(OnDatabase):
             write_hold(tx, [run.run_id], hold, now, **looked)
         is_free = row.is_settled if hold else row.is_claimable
         claims = take_claims(tx, row, [(MAIN_TASK, row.main_attempt)] if is_free else [], token, now + expires_in, hold)
+        earlier = replace(asks, scopes=scopes_of(row))
         later = replace(
-            asks,
+            earlier,
             is_admitted=asks.is_admitted or hold is None,
             main_in_cluster=asks.main_in_cluster or bool(claims),
+            held_by=hold.scope if hold else asks.held_by,
         )
-        append_change(tx, scopes_of(row), asks.use, later.use)
+        append_change(tx, total_use([earlier]), total_use([later]))
         return claims[0] if claims else hold
 
     @transaction
@@ -322,7 +325,7 @@ class Passes(TaskClaims):
         claims.sort(key=attrgetter("run_id", "task"))
         causes = write_holds(tx, now_open, new, now)
         for hold, run_ids in list(holds_behind_front(tx, now_open, new, most, now)):
-            write_hold(tx, run_ids, hold, now)
+            hold_runs(tx, run_ids, hold, now)
         return claims, causes
 
     @reading

@@ -111,7 +111,7 @@ export function showRun({ main, name: id, place, list, signal }) {
     const decided = isOver(run) ? run.explanation?.task : null;
     const text = isOver(run)
       ? `${sentence(run)}.${sum(run.tasks) > 1 ? ` ${stateCounts(run.tasks)}.` : ""}`
-      : `${capital(progress(run))}${view.place && isInLine(run) ? `, place ${number(view.place.number)} of ${number(view.place.length)}` : ""}`;
+      : `${capital(progress(run))}${view.place && isInLine(run) ? `, place ${view.place.number ? number(view.place.number) : "1,000+"} of ${number(view.place.length)}` : ""}`;
     const since = !isOver(run) && run.waiting_since;
     fill(waits, [text, since && [", since ", time(since), " (", lasting(since), ")"],
       Number.isInteger(decided) && [" ", h("button.link", () => tasks.show(decided), `Log of task ${decided}`)]].flat());

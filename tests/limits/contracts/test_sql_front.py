@@ -2,6 +2,7 @@
 
 from collections import Counter
 from datetime import timedelta
+from functools import partial
 from random import Random
 
 import pytest
@@ -225,7 +226,15 @@ def test_a_run_that_nobody_watches_keeps_no_other_run_from_the_front(
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 @pytest.mark.regression("SQLite read every open run for the limits")
-def test_the_limits_read_held_runs_alone(store: SqlStore, database: Database) -> None:
-    plan = plan_of(database, store.limits.all)
-    assert "SEARCH histories USING COVERING INDEX ix_histories_held (held_by>?)" in plan
-    assert "ix_histories_status" not in plan
+def test_the_limits_read_no_run(store: SqlStore, database: Database) -> None:
+    assert "histories" not in plan_of(database, store.limits.all)
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_a_place_is_counted_among_held_runs(store: SqlStore, database: Database, make_run: MakeRun) -> None:
+    store.limits.pause(INSTALLATION, "maintenance", None)
+    runs = [make_run() for _ in range(3)]
+    ask_for_permits(store, runs)
+    plan = plan_of(database, partial(store.records.overview, runs[1].run_id))
+    assert "ix_histories_held (held_by=? AND admitted_at=? AND intent=? AND status=? AND installation=?" in plan
+    assert store.limits.all()[0].runs_held == 3

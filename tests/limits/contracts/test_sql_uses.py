@@ -12,11 +12,13 @@ from sqlalchemy import Connection, func, insert, select
 from crawler_lifecycle.assembly.store import SqlStore
 from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.database.schema import scope_changes, scope_sums
-from crawler_lifecycle.limits.rules import Use
+from crawler_lifecycle.limits.rules import Hold, Use
 from crawler_lifecycle.limits.store import uses
 from crawler_lifecycle.limits.store.admission import lock_admission
+from crawler_lifecycle.limits.store.holds import hold_runs
 from crawler_lifecycle.model.deployment import Crawler, Deployment
 from crawler_lifecycle.model.limits import INSTALLATION
+from crawler_lifecycle.model.reasons import PAUSED
 from crawler_lifecycle.model.records import RunRecord
 from crawler_lifecycle.model.requests import StopRequest
 from crawler_lifecycle.model.states import RunStatus, TaskStatus
@@ -84,6 +86,22 @@ def test_scopes_count_a_run_until_its_end(store: SqlStore, database: Database, m
     assert used(database) == dict.fromkeys((INSTALLATION, SITE, "crawler:books"), alone)
     end(store, first)
     assert (used(database), store.limits.miscounted()) == ({}, {})
+
+
+def test_a_scope_counts_the_runs_that_it_holds(store: SqlStore, database: Database, make_run: MakeRun) -> None:
+    store.limits.pause(SITE, "a test", None)
+    stopped, started, waiting = (make_run(labels=["site:a"]) for _ in range(3))
+    for run in (stopped, started, waiting):
+        assert isinstance(store.claims.claim_main(ref_to(run), "supervisor", MINUTE), Hold)
+    assert used(database) == {SITE: Use(held=3)}
+    store.limits.pause(INSTALLATION, "a test", None)
+    store.claims.claim_tasks("dispatcher", MINUTE, 8)
+    assert used(database) == {INSTALLATION: Use(held=3)}
+    store.runs.request_stop(stopped.run_id, StopRequest(), stopped.created_at)
+    store.runs.mark_started(ref_to(started))  # its job was made before a backup
+    with database.transaction() as connection:
+        hold_runs(connection, [stopped.run_id, waiting.run_id], Hold(PAUSED, SITE, "a test"), database.clock())
+    assert (used(database), store.limits.miscounted()) == ({SITE: Use(held=1)}, {})
 
 
 def test_many_changes_are_folded(
