@@ -100,10 +100,9 @@ class ManagerLedger(Protocol):
         *,
         after: int = 0,
         limit: int,
-        tags: Collection[str] = (),
         every_flow: bool = False,
     ) -> list[Job]:
-        """Return a page with attempts, by number. `tags`: only runs with all of the tags.
+        """Return a page with attempts, by number.
 
         `every_flow`: also the jobs of managers with the same name in other flows. A page ends with all jobs that have
         its last number, and may be longer than the limit.

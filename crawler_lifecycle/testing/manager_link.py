@@ -118,11 +118,9 @@ class PlayedLink:
         self._refuse_the_dead()
         return self._ledger.running(self._ref)
 
-    def jobs(
-        self, state: JobState, *, after: int = 0, limit: int, tags: Collection[str] = (), every_flow: bool = False
-    ) -> Sequence[Job]:
+    def jobs(self, state: JobState, *, after: int = 0, limit: int, every_flow: bool = False) -> Sequence[Job]:
         self._refuse_the_dead()
-        return self._ledger.jobs(self._ref, state, after=after, limit=limit, tags=tags, every_flow=every_flow)
+        return self._ledger.jobs(self._ref, state, after=after, limit=limit, every_flow=every_flow)
 
     def runs(self, chosen: JobFilter) -> Sequence[Job]:
         self._refuse_the_dead()

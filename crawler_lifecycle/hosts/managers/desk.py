@@ -133,9 +133,9 @@ class Desk:
     def running(self) -> list[Job]:
         return self._patiently(lambda: self.ledger.running(self.ref))
 
-    def jobs(self, state: JobState, after: int, limit: int, tags: list[str], every_flow: bool) -> list[Job]:
+    def jobs(self, state: JobState, after: int, limit: int, every_flow: bool) -> list[Job]:
         return self._patiently(
-            lambda: self.ledger.jobs(self.ref, state, after=after, limit=limit, tags=tags, every_flow=every_flow)
+            lambda: self.ledger.jobs(self.ref, state, after=after, limit=limit, every_flow=every_flow)
         )
 
     def runs(self, chosen: JobFilter) -> list[Job]:

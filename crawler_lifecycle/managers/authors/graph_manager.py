@@ -131,7 +131,7 @@ class GraphManager(CrawlEnds):
         self._has_begun = True
         for task_id in dict.fromkeys(self._graph.turns):
             await self._open(task_id)
-        jobs = [job for state in JobState for job in self._pages(state, ())]
+        jobs = [job for state in JobState for job in self._pages(state)]
         for job in sorted(jobs, key=lambda job: (job.number, job.attempt)):
             part = part_of(job)
             if part is not None:

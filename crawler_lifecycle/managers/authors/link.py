@@ -88,13 +88,10 @@ class ManagerLink(Protocol):
     def running(self) -> Sequence[Job]:
         """Return attempts without a recorded end, by number."""
 
-    def jobs(
-        self, state: JobState, *, after: int = 0, limit: int, tags: Collection[str] = (), every_flow: bool = False
-    ) -> Sequence[Job]:
+    def jobs(self, state: JobState, *, after: int = 0, limit: int, every_flow: bool = False) -> Sequence[Job]:
         """Return a page with the manager's attempts, by number. A page has all attempts of its last item.
 
-        `after`: number on the previous page. `tags`: only jobs with all of the tags. `every_flow`: also the jobs of
-        managers with the same name in other flows.
+        `after`: number on the previous page. `every_flow`: also the jobs of managers with the same name in other flows.
         """
 
     def runs(self, chosen: JobFilter) -> Sequence[Job]:

@@ -308,7 +308,7 @@ class OwnedJobs(AuthorsCode):
 
     def _jobs_in(self, chosen: JobFilter) -> Iterator[JobDict]:
         for state in chosen.states:
-            yield from map(job_dict, self._pages(state, chosen.tags))
+            yield from map(job_dict, self._pages(state))
         if JobState.RUNNING in chosen.states:
             yield from self._chosen_jobs()
 
@@ -367,10 +367,8 @@ class OwnedJobs(AuthorsCode):
                 log.info("%s still running", ", ".join(sorted(rest)))
         return rest
 
-    def _pages(self, state: JobState, tags: Iterable[str]) -> Iterator[Job]:
-        after, wanted = 0, list(tags)
-        while page := self.link.jobs(
-            state, after=after, limit=JOBS_IN_A_PAGE, tags=wanted, every_flow=self.acquire_all_jobs
-        ):
+    def _pages(self, state: JobState) -> Iterator[Job]:
+        after = 0
+        while page := self.link.jobs(state, after=after, limit=JOBS_IN_A_PAGE, every_flow=self.acquire_all_jobs):
             yield from map(self.as_the_author_left, page)
             after = page[-1].number

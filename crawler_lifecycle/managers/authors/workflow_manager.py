@@ -460,7 +460,7 @@ class WorkFlowManager(BaseLoopScript):
         if not self.dont_acquire_finished_jobs and not self.has_only_ours("resume_finished_job_hook"):
             hooks[JobState.FINISHED] = self.resume_finished_job_hook
         for state, hook in hooks.items():
-            for job in self._pages(state, ()):
+            for job in self._pages(state):
                 if state is JobState.RUNNING or job.has_reaction or not self._reacts:  # or the hooks for its end follow
                     await self.call(hook, job_dict(job), job=job.key)
             self.commit()

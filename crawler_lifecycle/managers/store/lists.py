@@ -1,9 +1,8 @@
 """Lists of a manager's jobs: the attempts of its items, also in further flows with the manager's name."""
 
-from collections.abc import Collection
 from typing import Any
 
-from sqlalchemy import Connection, and_, or_, select
+from sqlalchemy import Connection, Row, and_, or_, select
 
 from crawler_lifecycle.database.flow_schema import flows
 from crawler_lifecycle.database.manager_schema import manager_attempts, manager_items, managers
@@ -33,7 +32,6 @@ ATTEMPTS = (
     .select_from(WITH_RUNS.join(flows, flows.c.id == attempts.flow))
     .order_by(attempts.number, attempts.flow, attempts.attempt)
 )
-ROWS_FOR_A_FILTER = 1000
 
 
 class ManagerLists(OnManagers):
@@ -70,7 +68,6 @@ class ManagerLists(OnManagers):
         *,
         after: int = 0,
         limit: int,
-        tags: Collection[str] = (),
         every_flow: bool = False,
     ) -> list[Job]:
         row = self.fenced(connection, ref)
@@ -81,29 +78,9 @@ class ManagerLists(OnManagers):
             query = query.where(attempts.flow.in_(named.where(flows.c.name == head.name)))
         else:
             query = query.where(attempts.flow == row.flow, attempts.manager == row.manager)
-        jobs: list[Job] = []
-        while len(jobs) < limit:
-            size = ROWS_FOR_A_FILTER if tags else limit
-            page = _page(connection, query, after, size)
-            if not page:
-                break
-            jobs += [job for job in page if set(tags) <= set(job.request.tags)]
-            after = page[-1].number
-        return _whole_numbers(jobs, limit)
-
-
-def _page(connection: Connection, query: Any, after: int, size: int) -> list[Job]:
-    """Return the next jobs by number. The page has all jobs with its last number."""
-    rows = connection.execute(query.where(attempts.number > after).limit(size)).all()
-    if len(rows) == size:
-        rest = connection.execute(query.where(attempts.number == rows[-1].number)).all()
-        rows = [row for row in rows if row.number != rows[-1].number] + list(rest)
-    return [job_of(row.uid, row) for row in rows]
-
-
-def _whole_numbers(jobs: list[Job], limit: int) -> list[Job]:
-    """Return the first jobs up to the limit, and all further jobs with the last number."""
-    if len(jobs) <= limit:
-        return jobs
-    last = jobs[limit - 1].number
-    return [job for job in jobs if job.number <= last]
+        rows: list[Row[Any]] = [*connection.execute(query.where(attempts.number > after).limit(limit))]
+        if len(rows) == limit:
+            last = rows[-1].number
+            rows = [row for row in rows if row.number != last]
+            rows += connection.execute(query.where(attempts.number == last))
+        return [job_of(row.uid, row) for row in rows]
