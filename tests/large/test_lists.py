@@ -19,7 +19,9 @@ from crawler_lifecycle.database.migrate import upgrade
 from crawler_lifecycle.database.schema import histories, task_histories
 from crawler_lifecycle.flows.model.requests import ItemFilter
 from crawler_lifecycle.flows.rules.words import HOST_PATIENCE
+from crawler_lifecycle.limits.rules import Use
 from crawler_lifecycle.limits.store.limits import MOST_AHEAD
+from crawler_lifecycle.limits.store.uses import correct
 from crawler_lifecycle.model.flow_states import FlowState
 from crawler_lifecycle.model.limits import INSTALLATION
 from crawler_lifecycle.model.manager_items import ItemState
@@ -236,14 +238,14 @@ def test_a_long_line(store: SqlStore, reads: Reads, database: Database) -> None:
         keys = tx.scalars(select(runs.id).where(runs.status.in_(OPEN_RUNS.status)).limit(MOST_ROWS)).all()
         chosen = update(histories).where(runs.id.in_(keys))
         tx.execute(chosen.values(held_by=INSTALLATION, admitted_at=None))
-    store.limits.correct_sums()
+        correct(tx, {INSTALLATION: Use(held=len(keys))})
     assert reads.bounded(store.limits.all, 100)[0].runs_held == len(keys)
     for run_id, number in ((min(keys), 1), (max(keys), None)):
         place = reads.bounded(partial(store.records.overview, run_id), MOST_AHEAD + 100).place
         assert (place.number, place.length) == (number, len(keys))
     with database.transaction() as tx:
         tx.execute(chosen.values(held_by=None, admitted_at=runs.created_at))
-    store.limits.correct_sums()
+        correct(tx, {INSTALLATION: Use(held=-len(keys))})
 
 
 @pytest.mark.skipif(RUNS < 500_000, reason="a smaller database has too few open runs")

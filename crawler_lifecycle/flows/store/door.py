@@ -63,7 +63,8 @@ class Door:
         insert_groups(self.tx, flow, [new for new in merged.groups if new[0].number not in known_groups], number)
         replace_members(self.tx, flow, [new for new in merged.members if new[0].number in known_members], number)
         insert_members(self.tx, flow, [new for new in merged.members if new[0].number not in known_members], number)
-        note_begins(self.tx, self.head)
+        if known_members:
+            note_begins(self.tx, self.head)
         if merged.key is not None:
             self.tx.execute(insert(flow_appends), {"flow": flow, "key": merged.key, "made_at": self.at})
         if merged.removed_members or merged.removed_groups:

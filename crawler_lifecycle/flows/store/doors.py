@@ -152,7 +152,7 @@ class FlowAdditions(OnDoors):
         """Push the definition. `new`: the rows for a new flow."""
         definition = request.definition
         known = find_uid(tx, definition.id)
-        door = self.open(tx, known or self._insert(tx, request), request)
+        door = self.open(tx, known, request) if known else self._insert(tx, request)
         merged = new if known is None and new else merging.push(door.ledger, definition, door.at)
         family = door.head.family or definition.family
         if not merged.is_empty or family != door.head.family:
@@ -160,12 +160,12 @@ class FlowAdditions(OnDoors):
             door.log("pushed", f"added or changed {counted(len(merged.members), 'job')}")
         return door.answer(len(merged.members), created=known is None, changed=not merged.is_empty)
 
-    def _insert(self, tx: Connection, request: PushFlow) -> str:
-        """Insert the flow's row, without members. Return the flow's uid."""
+    def _insert(self, tx: Connection, request: PushFlow) -> Door:
+        """Insert the flow's row, without members. Return its door."""
         definition, now, uid = request.definition, self._db.clock(), str(uuid4())
-        row = merging.new_ledger(definition, request.own_host).flow
+        ledger = merging.new_ledger(definition, request.own_host)
         values = {
-            **{name: getattr(row, name) for name in FLOW_FIELDS},
+            **{name: getattr(ledger.flow, name) for name in FLOW_FIELDS},
             "uid": uid,
             "flow_id": definition.id,
             "family": definition.family,
@@ -181,7 +181,7 @@ class FlowAdditions(OnDoors):
             "updated_at": now,
         }
         tx.execute(insert(flows), values)
-        return uid
+        return Door(tx, self.lock(tx, uid), ledger, now, request)
 
     @transaction
     def append(self, tx: Connection, flow: str, request: AppendMembers) -> DoorAnswer:
