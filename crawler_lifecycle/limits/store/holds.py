@@ -155,7 +155,7 @@ def obstacle_for(connection: Connection, run: OpenRun, limits: dict[str, ScopeLi
 
 
 def write_hold(connection: Connection, run_ids: Collection[int], hold: Hold, now: datetime, **more: Any) -> None:
-    """Write what holds runs that wait for their permit, of which a statement has room. The caller counts them.
+    """Write the hold for runs without a permit, at most a page. The caller counts the runs.
 
     While the cause stays, its time stays, too. MySQL assigns in order, so the time, which depends on the old cause,
     comes first.
@@ -168,7 +168,7 @@ def write_hold(connection: Connection, run_ids: Collection[int], hold: Hold, now
 
 
 def hold_runs(connection: Connection, run_ids: Iterable[int], hold: Hold, now: datetime) -> None:
-    """Write what holds runs that wait for their permit, and count them for the hold's scope."""
+    """Write the hold for runs without a permit, and count the runs for the hold's scope."""
     for page in pages(sorted(run_ids)):
         # locked, since a stop may come: a run without a permit may have left the line after it was read
         in_line = connection.scalars(_HELD_BY, {"run_ids": page}).all()
