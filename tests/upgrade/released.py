@@ -11,7 +11,7 @@ import pytest
 
 from tests.kit.data.databases import missing
 
-COMMIT = "b64ee6d8672ba5fe8fa8fdbf0f6bc6c5662ff770"
+COMMIT = "db44faa883b1312a4dda859bd8363cb424d2e44e"
 HERE = Path(__file__).parents[2]
 NEEDED = ("crawler_lifecycle", "workers")
 
