@@ -115,21 +115,28 @@ async def test_a_step_behind_a_group_or_a_quorum_waits_for_a_lost_result(
 async def test_a_crawl_does_not_start_behind_a_step_whose_end_is_lost(
     service: Service, file: Path, tmp_path: Path
 ) -> None:
-    """The database loses the end of `a` just before the start of the crawl."""
+    """The database loses the end of `a` just before the start of the crawl, which is not tried again before `a`."""
     stage, crawls = service.stage, service.stage.crawls
+    starts: list[object] = []
     flow = stage.push(Workflow("w").add("a", steps.held).add("b", crawl("books"), deps="a"))
     await stage.nudge(flow)
     await begun("a")
     await asyncio.to_thread(copy_file, file, tmp_path / "backup.db")
 
-    def lose(_: object) -> None:
+    def lose(step: object) -> None:
         steps.HELD["a"].clear()
         copy_file(tmp_path / "backup.db", file)
+        note_start(step)
+
+    def note_start(step: object) -> None:
+        starts.append(step)
+        stage.ledger.before["start_crawls"] = note_start
 
     stage.ledger.before["start_crawls"] = lose
     release("a")
     await eventually(lambda: steps.CALLS.count("a") == 2, "the lost step runs again")
     assert "b" not in crawls.runs
+    assert len(starts) == 1, "the refused start is not repeated while the step runs"
     release("a")
     await crawls.end("b")
     assert await end(service, flow) == "completed"
