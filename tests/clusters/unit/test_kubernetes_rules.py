@@ -1002,6 +1002,20 @@ def test_rule_6_what_lived_when_its_job_was_deleted_did_not_succeed(
     assert (ended_as.status, ended_as.reason)[: len(told)] == told
 
 
+@pytest.mark.parametrize(
+    ("pod_at", "cause", "author"),
+    [(WHEN, "pod_terminating", "deleted_externally"), (LATER, None, None), ("2026-11-20T09:01:01Z", "finishing", None)],
+    ids=["before its end", "about at its end", "after its end"],
+)
+def test_rule_6_an_ended_pod_shows_whether_the_deletion_of_its_job_met_a_living_program(
+    pod_at: str, cause: str | None, author: str | None
+) -> None:
+    """The deletion counts as the author of a request to end only if the program was alive."""
+    leaving = look([deleted(job(active=1), ago(0))], [told_pod("Succeeded", ended(0), at=pod_at, grace=0)])
+    assert (leaving.jobs[KEY].phase, leaving.jobs[KEY].cause) == (JobPhase.ENDING, cause)
+    assert after(row(), leaving).reason == author
+
+
 @pytest.mark.parametrize("intent", Intent)
 @pytest.mark.parametrize("there", [[pod("Succeeded", ended(0))], []], ids=["its pod is there", "and gone"])
 def test_rule_6_what_was_done_when_its_job_was_deleted_succeeded(there: list[Json], intent: Intent) -> None:
