@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import pytest
 
 from crawler_lifecycle.assembly.store import SqlStore
+from crawler_lifecycle.base.pacing import Backoff
 from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.errors import Refused, TemporaryError
 from crawler_lifecycle.flows import RetryPolicy, StepJob, Workflow
@@ -24,6 +25,7 @@ from crawler_lifecycle.flows.ports.steps import StepEnd
 from crawler_lifecycle.flows.rules.messages import RunSteps
 from crawler_lifecycle.hosts import attempts as host_attempts
 from crawler_lifecycle.hosts import functions as host_functions
+from crawler_lifecycle.hosts import slices as host_slices
 from crawler_lifecycle.hosts.functions import StepProcess
 from crawler_lifecycle.hosts.outcomes import Ended
 from crawler_lifecycle.hosts.runners import StepCall
@@ -56,6 +58,21 @@ async def test_two_activities_for_an_attempt_share_one_call(host: Hosted) -> Non
     assert (await first).ends == (await second).ends
     assert authors.calls == ["step"]
     assert (await host.host.run(steps)).ends == (await first).ends, "an end on record is returned"
+
+
+async def test_a_second_activity_ends_with_the_first_and_not_at_its_next_look(
+    host: Hosted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host_slices, "HELD", Backoff(timedelta(minutes=1), timedelta(minutes=1)))
+    flow = await host.push(single(authors.wait))
+    steps = await host.starting(flow)
+    first = asyncio.create_task(host.host.run(steps))
+    await has_begun()
+    second = asyncio.create_task(host.host.run(steps))
+    await asyncio.wait([second], timeout=0.5)  # the second activity waits for its next look
+    authors.gate.set()
+    async with asyncio.timeout(20):
+        assert (await first).ends == (await second).ends
 
 
 async def test_a_cancelled_activity_ends_no_function(host: Hosted) -> None:
