@@ -8,6 +8,7 @@ from uuid import uuid4
 import pytest
 
 from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.retention.files import remove_logs
 from crawler_lifecycle.retention.model import Kind
 from tests.kit.data.databases import copy_of
 from tests.retention.old_runs import LONG_AGO, NOW, passed, retention
@@ -58,3 +59,16 @@ def test_earlier_days_leave_and_the_present_files_stay(database: Database, expor
     report = passed(retention(database, tmp_path, lines=MONTH))
     assert (report.removed, report.bytes) == ({Kind.FILES_OF_LINES: 2}, {Kind.FILES_OF_LINES: 10})
     assert {path.name for path in exports.iterdir()} == stay
+
+
+@pytest.mark.parametrize("is_link", [True, False], ids=["a link", "removed"])
+def test_logs_outside_stay_if_a_crawl_replaces_its_folder_by_a_link(tmp_path: Path, *, is_link: bool) -> None:
+    """A crawl that still runs may replace or remove its folder just before the removal."""
+    files, logs, run_uid = tmp_path / "files", tmp_path / "elsewhere" / "logs", str(uuid4())
+    files.mkdir()
+    logs.mkdir(parents=True)
+    name = write(logs / "0.log")
+    if is_link:
+        (files / run_uid).symlink_to(logs.parent)
+    assert remove_logs(files, run_uid) == 0, "no bytes are freed"
+    assert [path.name for path in logs.iterdir()] == [name]
