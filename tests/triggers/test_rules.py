@@ -53,6 +53,12 @@ def test_patterns_mean_what_another_program_reads_in_them(pattern: dict[str, Any
         ({"seller": {"age": [{"exists": True}]}}, False),
         ({"tags": ["big"]}, True),
         ({"tags": [{"prefix": "b"}], "order": [18]}, False),
+        ({"site": [{"anything-but": "books.example"}]}, False),
+        ({"site": [{"anything-but": "b"}]}, True),
+        ({"site": [{"anything-but": ["toys.example", "books.example"]}]}, False),
+        ({"order": [{"anything-but": 17}]}, False),
+        ({"order": [{"anything-but": [16, 18]}]}, True),
+        ({"seller": [{"anything-but": "books.example"}]}, False),
         ({"site": {"inner": ["books.example"]}}, False),
     ],
 )
