@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import httpx
 import pytest
 
 from crawler_lifecycle.clusters.adapters.scheduler_client import SchedulerClient
@@ -19,6 +20,7 @@ from crawler_lifecycle.http.http_process import listen
 from crawler_lifecycle.model.deployment import Crawler, DeploymentRequest
 from crawler_lifecycle.stack.plan import free_ports
 from tests.kit.clusters.schedulers import TOKEN, a_request
+from tests.kit.outside.disks import small_disk
 from tests.kit.waiting import until
 
 pytestmark = [pytest.mark.process, pytest.mark.system]
@@ -62,6 +64,11 @@ class Process:
         with suppress(TemporaryError):
             return self.client.check()
         return None
+
+    def metrics(self) -> str:
+        headers = {"Authorization": f"Bearer {TOKEN}"}
+        with httpx.Client(headers=headers, timeout=20, trust_env=False) as http:
+            return http.get(f"{self.url}/metrics").text
 
     def refusal(self, **changes: str | None) -> str:
         """The one line it ends with when it cannot start."""
@@ -124,6 +131,14 @@ def test_it_deploys_for_its_installation_only(service: Process, sleeping: Deploy
     with service.running(CRAWLER_CLUSTER__INSTALLATION=another), pytest.raises(Refused, match="installation"):
         service.client.deploy(sleeping)
     assert not service.cluster.look(sleeping.run_uid).jobs
+
+
+def test_its_metrics_show_that_the_disk_with_its_jobs_is_full(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "small", 60) as folder:  # MiB: less than a disk has to have free
+        service = Process(folder)
+        (folder / "state" / "cluster").mkdir(parents=True)  # as an earlier service leaves it
+        with service.running():
+            until(lambda: "scheduler_disk_problem 1.0" in service.metrics(), "the metrics show the problem")
 
 
 def test_a_port_in_use_is_one_line(service: Process) -> None:
