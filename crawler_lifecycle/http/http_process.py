@@ -57,6 +57,9 @@ class TimeLimitedProtocol(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
         super().connection_made(transport)
+        # asyncio leaves this out for a socket of `socket.create_server`: on a kept connection, a body would wait up to
+        # 40 ms until the client's kernel confirms the head
+        transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         # without this limit, `pause_writing` would not be called for a short answer that the client does not read
         transport.set_write_buffer_limits(high=0)
         self.app_state = {**self.app_state, "abort": transport.abort}  # for a stream whose token is revoked

@@ -1,5 +1,6 @@
 """Clients that do not read, do not finish what they send, take too many places, or ask in an unusual form."""
 
+import asyncio
 import gzip
 import json
 import socket
@@ -14,6 +15,7 @@ import httpx
 import pytest
 
 from crawler_lifecycle.clusters.ports import LogChunk
+from crawler_lifecycle.http.http_process import TimeLimitedProtocol
 from crawler_lifecycle.http.tokens import Scope
 from crawler_lifecycle.runs.commands.reading import RunReader
 from tests.kit.data.databases import MakeRun, copy_of
@@ -171,6 +173,21 @@ def test_a_connection_is_kept_between_requests_and_during_long_answers(impatient
             assert kept.sock is connection, "a connection that was closed is opened anew"
         time.sleep(2)  # longer than a client may take
         assert impatient.app.state.api.streams.open_count == 1
+
+
+@pytest.mark.regression("On a kept connection, every answer's body came 40 ms after its head")
+def test_a_body_does_not_wait_for_the_client_to_confirm_the_head(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    options, connection_made = list[int](), TimeLimitedProtocol.connection_made
+
+    def note(protocol: TimeLimitedProtocol, transport: asyncio.Transport) -> None:
+        connection_made(protocol, transport)
+        connection = transport.get_extra_info("socket")
+        options.append(connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+
+    monkeypatch.setattr(TimeLimitedProtocol, "connection_made", note)
+    with api.client() as http:
+        assert http.get("/healthz").status_code == 200
+    assert options == [1]
 
 
 def test_all_methods_of_a_path_are_named(http: httpx.Client) -> None:
