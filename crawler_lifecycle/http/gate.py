@@ -7,6 +7,7 @@ Unknown and repeated query parameters are refused, too: a misspelt filter would 
 repeated filter would lose its first value.
 """
 
+import asyncio
 import hmac
 import json
 import math
@@ -14,6 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Any, NoReturn, get_origin
 
 from fastapi import Request
@@ -37,6 +39,7 @@ METHODS_WITH_A_BODY = ("POST", "PUT", "PATCH", "DELETE")
 # A check takes the request's bearer token ("" without a token) and the request, and returns the refusal, or None to
 # admit the request.
 CallerCheck = Callable[[str, Scope], Response | None]
+PAUSE = 1.0  # seconds before a 429: clients that repeat without a pause would keep the process busy with refusals
 BURST_SECONDS = 4  # after a rest, a caller may send the requests of four seconds at once
 LARGEST_NUMBER_OF_BUCKETS = 10_000  # beyond, all buckets are forgotten: strangers must not fill the memory
 
@@ -159,6 +162,8 @@ class Gate:
                 return
             refusal = self._refusal_of_body(headers, body)
             receive = _again(body, receive)
+        if refusal is not None and refusal.status_code == HTTPStatus.TOO_MANY_REQUESTS:
+            await asyncio.sleep(PAUSE)
         await (self.app if refusal is None else refusal)(scope, receive, send)
 
     def _refusal(self, scope: Scope, headers: Headers) -> Response | None:

@@ -15,6 +15,7 @@ import httpx
 import pytest
 
 from crawler_lifecycle.clusters.ports import LogChunk
+from crawler_lifecycle.http import gate
 from crawler_lifecycle.http.http_process import TimeLimitedProtocol
 from crawler_lifecycle.http.tokens import Scope
 from crawler_lifecycle.runs.commands.reading import RunReader
@@ -188,6 +189,23 @@ def test_a_body_does_not_wait_for_the_client_to_confirm_the_head(api: Api, monke
     with api.client() as http:
         assert http.get("/healthz").status_code == 200
     assert options == [1]
+
+
+def test_a_client_that_repeats_without_a_pause_is_refused_slowly(
+    database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gate, "PAUSE", 0.3)
+    with (
+        served(tmp_path, database_url, CRAWLER_API__REQUESTS_PER_SECOND="0.1") as api,
+        api.client() as greedy,
+        api.client() as other,
+    ):
+        assert greedy.get("/v1/me").status_code == 200
+        began = time.monotonic()
+        refused = [greedy.get("/v1/me") for _ in range(2)]
+        assert time.monotonic() - began >= 2 * 0.3
+        assert [problem(answer, 429).code for answer in refused] == 2 * ["too_many_requests"]
+        assert other.get("/v1/me").status_code == 200
 
 
 def test_all_methods_of_a_path_are_named(http: httpx.Client) -> None:
