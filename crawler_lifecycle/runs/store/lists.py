@@ -79,6 +79,8 @@ def found_runs(connection: Connection, chosen: RunFilter, limit: int, before: in
     """Return a page that may have fewer runs than the limit although more runs fit."""
     choice = Choice(connection, chosen, before)
     candidates = choice.candidates() if chosen.filters else choice.newest(limit + 1)
+    if not candidates.run_ids:
+        return FoundRuns([], candidates.rest)
     query = _among(select(*SUMMARY_COLUMNS), choice, candidates.run_ids).order_by(runs.id.desc()).limit(limit + 1)
     rows = connection.execute(query).all()
     rest = rows[limit - 1].id if len(rows) > limit else candidates.rest

@@ -189,7 +189,8 @@ def findings_of(connection: Connection, run_uid: str) -> list[FindingRecord]:
 
 
 def _fields(row: Row[Any], names: Iterable[str]) -> dict[str, Any]:
-    return {name: row._mapping[name] for name in names}
+    values = row._mapping
+    return {name: values[name] for name in names}
 
 
 def with_explanations(connection: Connection, runs: Sequence[RunModel]) -> list[RunModel]:
