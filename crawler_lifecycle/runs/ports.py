@@ -111,6 +111,10 @@ class Records(Protocol):
     def installation(self) -> str:
         """Return the installation's UUID. NotReady if the schema is missing or has another version."""
 
+    @property
+    def uid(self) -> str:
+        """The installation's UUID for list names, read once without a schema check."""
+
     def check_write(self) -> None:
         """Raise TemporaryError unless a write succeeds within a few seconds. The write changes nothing."""
 

@@ -19,6 +19,7 @@ from crawler_lifecycle.model.states import RunStatus, TaskStatus
 from crawler_lifecycle.runs.commands.reading import RunReader
 from tests.kit.data.crawl_results import end_tasks
 from tests.kit.data.databases import MakeRun, copy_of, ref_to
+from tests.kit.data.statements import counted
 from tests.kit.service.apis import Api, problem, served
 
 MISSING = "00000000-0000-4000-8000-000000000000"
@@ -164,6 +165,18 @@ def test_metrics_count_what_went_wrong_unforeseen(
     with api.client() as another:  # the connection of a request that ended so is closed
         text = another.get("/metrics").text
     assert 'api_requests_total{method="GET",route="/v1/runs/{run}",status="500"} 1.0' in text
+
+
+def test_a_list_does_not_check_the_schema_again(api: Api, http: httpx.Client, make_run: MakeRun) -> None:
+    """An API has checked it at the start, and readiness checks it once a second."""
+    make_run()
+    control = api.app.state.api.control
+    with counted(control.parts.database) as statements:
+        assert len(http.get("/v1/runs").json()["runs"]) == 1
+        statements.clear()
+        assert len(http.get("/v1/runs").json()["runs"]) == 1
+        assert http.get("/v1/runs?reason=no_such").json()["runs"] == []
+    assert not [text for text in statements if "alembic_version" in text or "FROM installation" in text]
 
 
 def test_a_cursor_from_elsewhere_is_refused(http: httpx.Client, make_run: MakeRun) -> None:

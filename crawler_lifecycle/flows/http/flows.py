@@ -125,7 +125,7 @@ def list_flows(
     """Return the flows, newest first. With `search`, a page may be short, even empty, and have a next page: the API
     reads at most 1,000 flows for an answer.
     """
-    list_name = f"{api.control.context.store.records.installation()}:flows:{state}:{family}:{attention}:{search}"
+    list_name = f"{api.control.context.store.records.uid}:flows:{state}:{family}:{attention}:{search}"
     older_than: str | None = None
     if cursor is not None:
         older_than = read_place(cursor, list_name)

@@ -106,7 +106,7 @@ async def list_runs(
 
 def _page(api: RunsApi, chosen: RunFilter, limit: int, cursor: str | None, before: int | None) -> messages.RunPage:
     # a cursor is valid only for the installation and the filters that made it
-    list_name = f"{api.control.context.store.records.installation()}:{chosen.model_dump_json(exclude_defaults=True)}"
+    list_name = f"{api.control.context.store.records.uid}:{chosen.model_dump_json(exclude_defaults=True)}"
     before = read_cursor(cursor, list_name) if cursor is not None else before
     chosen = chosen.in_window(datetime.now(UTC))
     page = api.control.runs.find(chosen, limit=limit, before=before)

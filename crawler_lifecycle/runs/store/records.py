@@ -5,6 +5,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime
+from functools import cached_property
 
 from sqlalchemy import Connection, func, select, update
 
@@ -102,6 +103,10 @@ class RunRecords(OnDatabase):
     def installation(self) -> str:
         # every process reads the installation first, and so refuses a database with an unknown schema
         migrate.check(self._db)
+        return self._installation()
+
+    @cached_property
+    def uid(self) -> str:
         return self._installation()
 
     def check_write(self) -> None:
