@@ -34,7 +34,7 @@ CHANGE_READERS = 3  # for streams of changes
 LOG_READERS = 8  # for streams that follow a log
 LOG_PART_READERS = 4  # for single parts of a log
 ARCHIVE_READERS = 2
-SEARCHERS = 3  # for lists with filters, and counts
+SEARCHERS = 2  # for lists with filters, and counts: three find no more in a second, and slow down other requests
 PATIENCE = 10.0  # seconds that a request waits for a thread, and then fails; streams wait without a limit
 
 
