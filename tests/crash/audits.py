@@ -10,6 +10,7 @@ from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
 
 from crawler_lifecycle.database.schema import scope_changes
 from crawler_lifecycle.flows.model.requests import ApproveMember, PushFlow
+from crawler_lifecycle.limits.store.uses import FIGURES
 from crawler_lifecycle.model.answers import Started
 from crawler_lifecycle.model.audits import AuditReport, AuditRequest, FindingKind, FindingRecord
 from crawler_lifecycle.model.flow_states import FlowState
@@ -125,7 +126,7 @@ async def _never_exported(case: Case, run: Started) -> None:
 
 
 def _miscount(case: Case) -> None:
-    change = {"scope": "label:nowhere", **dict.fromkeys(("runs", "tasks", "mains", "children", "places"), 1)}
+    change = {"scope": "label:nowhere", **dict.fromkeys(FIGURES, 1)}
     case.site.control.parts.database.transact(lambda tx: tx.execute(insert(scope_changes), change))
 
 
