@@ -2,18 +2,27 @@
 
 import asyncio
 import threading
-from collections.abc import Collection, Coroutine
-from datetime import timedelta
-from typing import Any, Self, TypeVar
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
-from crawler_lifecycle.base.names import ROOT
 from crawler_lifecycle.client.workflows import WorkflowClient
-from crawler_lifecycle.flows import Graft, Sequence, Workflow
-from crawler_lifecycle.flows.model.records import Why
-from crawler_lifecycle.flows.ports.records import AttemptRecord
-from crawler_lifecycle.flows.rules.pruning import AFTER_A_DAY, Rule
 
+P = ParamSpec("P")
 T = TypeVar("T")
+
+
+def _blocking(
+    verb: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate["SyncFlows", P], T]:
+    """Return the client's method as a method without `await`."""
+
+    @wraps(verb)
+    def call(sync: "SyncFlows", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        of_client: Callable[P, Coroutine[Any, Any, T]] = getattr(sync._flows, verb.__name__)  # a subclass may override
+        return sync.run(of_client(*args, **kwargs))
+
+    return call
 
 
 class SyncFlows:
@@ -26,60 +35,19 @@ class SyncFlows:
         """Return the coroutine's result."""
         return asyncio.run_coroutine_threadsafe(verb, self._flows.loop).result()
 
-    def push(self, workflow: Workflow | Sequence) -> str:
-        return self.run(self._flows.push(workflow))
-
-    def enqueue_many(self, work: Workflow | Sequence | Graft) -> str:
-        return self.run(self._flows.enqueue_many(work))
-
-    def wait(self, id: str, *, timeout: float | timedelta | None = None) -> Workflow:  # noqa: A002
-        return self.run(self._flows.wait(id, timeout=timeout))
-
-    def fetch_one(self, id: str) -> Workflow | None:  # noqa: A002
-        return self.run(self._flows.fetch_one(id))
-
-    def fetch(
-        self,
-        *,
-        states: Collection[str] | None = None,
-        ids: Collection[str] | None = None,
-        limit: int = 100,
-        before: str | None = None,
-    ) -> list[Workflow]:
-        return self.run(self._flows.fetch(states=states, ids=ids, limit=limit, before=before))
-
-    def prune(self, rule: Rule = AFTER_A_DAY) -> int:
-        return self.run(self._flows.prune(rule))
-
-    def approve(self, flow: str, name: str, *, approved: bool = True, note: str | None = None) -> None:
-        self.run(self._flows.approve(flow, name, approved=approved, note=note))
-
-    def pause(self, flow: str) -> None:
-        self.run(self._flows.pause(flow))
-
-    def resume(self, flow: str) -> None:
-        self.run(self._flows.resume(flow))
-
-    def drain(self, flow: str) -> None:
-        self.run(self._flows.drain(flow))
-
-    def stop(
-        self,
-        id: str,  # noqa: A002
-        *,
-        drain: bool = False,
-        leave: bool = False,
-        force: bool = False,
-        wait: bool = False,
-        reason: str | None = None,
-    ) -> None:
-        self.run(self._flows.stop(id, drain=drain, leave=leave, force=force, wait=wait, reason=reason))
-
-    def why(self, flow: str, name: str = ROOT) -> Why | None:
-        return self.run(self._flows.why(flow, name))
-
-    def attempts(self, flow: str, name: str) -> list[AttemptRecord]:
-        return self.run(self._flows.attempts(flow, name))
+    push = _blocking(WorkflowClient.push)
+    enqueue_many = _blocking(WorkflowClient.enqueue_many)
+    wait = _blocking(WorkflowClient.wait)
+    fetch_one = _blocking(WorkflowClient.fetch_one)
+    fetch = _blocking(WorkflowClient.fetch)
+    prune = _blocking(WorkflowClient.prune)
+    approve = _blocking(WorkflowClient.approve)
+    pause = _blocking(WorkflowClient.pause)
+    resume = _blocking(WorkflowClient.resume)
+    drain = _blocking(WorkflowClient.drain)
+    stop = _blocking(WorkflowClient.stop)
+    why = _blocking(WorkflowClient.why)
+    attempts = _blocking(WorkflowClient.attempts)
 
 
 class LoopThread:
