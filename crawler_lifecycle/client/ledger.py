@@ -16,12 +16,11 @@ from crawler_lifecycle.flows.model.records import FlowAnswer, FlowStatus, Member
 from crawler_lifecycle.flows.model.requests import (
     AppendMembers,
     ApproveMember,
-    CancelMembers,
+    ChangeFlow,
     FlowRequest,
     GraftMembers,
     HoldFlow,
     PushFlow,
-    RetryMembers,
 )
 from crawler_lifecycle.flows.ports.records import AttemptRecord
 from crawler_lifecycle.model.flow_states import FlowState
@@ -53,29 +52,26 @@ class LedgerClient:
     async def graft(self, flow_uid: str, request: GraftMembers) -> None:
         await self._flows.graft(flow_uid, self._by_actor(request))
 
-    async def cancel(self, flow: str, request: CancelMembers) -> int:
-        return self._checked(await self._flows.change(flow, self._by_actor(request))).count
-
-    async def retry(self, flow: str, request: RetryMembers) -> int:
+    async def change(self, flow: str, request: ChangeFlow) -> int:
         return self._checked(await self._flows.change(flow, self._by_actor(request))).count
 
     async def approve(self, flow: str, name: str, *, approved: bool = True, note: str | None = None) -> None:
         """Approve or reject an approval, also before the flow reaches the approval. `name` is the approval's path."""
         with refusals_as_bad_input():
             request = ApproveMember(path=name, approved=approved, note=note)
-        self._checked(await self._flows.change(flow, self._by_actor(request)))
+        await self.change(flow, request)
 
     async def pause(self, flow: str) -> None:
         """Start no further jobs until the flow is resumed."""
-        await self._hold(flow, "pause")
+        await self.change(flow, HoldFlow(hold="pause"))
 
     async def resume(self, flow: str) -> None:
         """Resume a paused or draining flow."""
-        await self._hold(flow, "run")
+        await self.change(flow, HoldFlow(hold="run"))
 
     async def drain(self, flow: str) -> None:
         """Start no further jobs. When the running jobs have ended, all open jobs are cancelled."""
-        await self._hold(flow, "drain")
+        await self.change(flow, HoldFlow(hold="drain"))
 
     async def why(self, flow: str, name: str = ROOT) -> Why | None:
         """Return why a flow or job is in its state, down to the blocking jobs and runs; None without such a job.
@@ -110,9 +106,6 @@ class LedgerClient:
     async def close(self) -> None:
         """Close the connections to the database."""
         await asyncio.to_thread(self.control.context.close)
-
-    async def _hold(self, flow: str, hold: str) -> None:
-        self._checked(await self._flows.change(flow, self._by_actor(HoldFlow(hold=hold))))
 
     async def _read(self, question: Callable[[FlowCommands], T], without_flow: T) -> T:
         """Return the database's answer. Without such a flow, return `without_flow`."""

@@ -294,7 +294,7 @@ async def test_a_client_says_why_and_shows_attempts(flows: Flows, hand: GetHand)
 
 async def test_a_program_without_a_loop_has_the_same_methods(flows: Flows, installed: Path) -> None:
     asynchronous = {name for name, _ in inspect.getmembers(WorkflowClient, inspect.iscoroutinefunction)}
-    by_run = {"push_definition", "append", "graft", "cancel", "retry", "close"}
+    by_run = {"push_definition", "append", "graft", "change", "close"}
     by_run |= {"status", "jobs", "dependencies", "results", "context"}
     missing = asynchronous - by_run - {name for name in vars(SyncFlows) if not name.startswith("_")}
     assert {name for name in missing if not name.startswith("_")} == set()

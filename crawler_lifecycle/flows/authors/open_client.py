@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 from crawler_lifecycle.errors import BadInput, NotReady, PermanentError
 from crawler_lifecycle.flows.model.definition import FlowDefinition
 from crawler_lifecycle.flows.model.records import FlowStatus, MemberRecord
-from crawler_lifecycle.flows.model.requests import AppendMembers, CancelMembers, GraftMembers, RetryMembers
+from crawler_lifecycle.flows.model.requests import AppendMembers, ChangeFlow, GraftMembers
 
 T = TypeVar("T")
 
@@ -30,9 +30,8 @@ class FlowClient(Protocol):
 
     async def graft(self, flow_uid: str, request: GraftMembers) -> None: ...
 
-    async def cancel(self, flow: str, request: CancelMembers) -> int: ...
-
-    async def retry(self, flow: str, request: RetryMembers) -> int: ...
+    async def change(self, flow: str, request: ChangeFlow) -> int:
+        """Cancel, retry or approve jobs, or hold the flow. Return the number of changes."""
 
     async def status(self, flow: str, path: str) -> FlowStatus:
         """Return the status; `unknown` without such a flow."""

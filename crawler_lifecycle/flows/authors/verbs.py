@@ -91,7 +91,7 @@ class Verbs(Level):
         """
         with refusals_as_bad_input():
             request = CancelMembers(paths=self._chosen(names), terminate=terminate, reason=reason)
-        return await open_client().cancel(self.id, request)
+        return await open_client().change(self.id, request)
 
     async def retry_jobs(
         self,
@@ -117,7 +117,7 @@ class Verbs(Level):
                 arguments=None if arguments is None else _encoded(arguments),
                 removed_arguments=tuple(removed_arguments),
             )
-        return await open_client().retry(self.id, request)
+        return await open_client().change(self.id, request)
 
     def _chosen(self, names: Names) -> tuple[str, ...] | None:
         """Return the paths for a request; None for all the flow's jobs."""
