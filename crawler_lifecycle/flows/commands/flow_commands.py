@@ -29,7 +29,7 @@ from crawler_lifecycle.flows.model.requests import (
     StopFlow,
     StopWay,
 )
-from crawler_lifecycle.flows.ports.ledger import DoorAnswer, FlowDoors, FlowStore, ManagerDoors
+from crawler_lifecycle.flows.ports.ledger import DoorAnswer, FlowStore
 from crawler_lifecycle.flows.ports.records import Part
 from crawler_lifecycle.flows.rules.pruning import AFTER_A_DAY, Rule
 from crawler_lifecycle.flows.rules.rows import FlowRow
@@ -73,7 +73,7 @@ class FlowCommands(FlowReader):
         own_host = request.own_host or self._context.own_host
         definition = await self._named_managers.with_classes(request.definition)
         request = request.model_copy(update={"own_host": own_host, "definition": definition})
-        return await self._do(lambda doors: doors.push(request))
+        return await self._do(lambda store: store.flow_doors.push(request))
 
     async def start_manager(self, request: StartManager) -> FlowAnswer:
         """Start a crawl manager by its catalogue name, once in its family. BadInput without such a manager."""
@@ -88,7 +88,7 @@ class FlowCommands(FlowReader):
         """Add members to an open flow, once for the key."""
         fragment = await self._named_managers.with_classes(request.fragment)
         request = request.model_copy(update={"fragment": fragment})
-        return await self._do(lambda doors: doors.append(flow, request))
+        return await self._do(lambda store: store.flow_doors.append(flow, request))
 
     async def graft(self, flow_uid: str, request: GraftMembers) -> FlowAnswer:
         """Attach a sub-workflow in the place of a running grafter. The supervisor reads it when the grafter ends."""
@@ -100,7 +100,7 @@ class FlowCommands(FlowReader):
 
         Over if the whole flow is to be cancelled, and has ended.
         """
-        answer = await self._do(lambda doors: doors.change(flow, request))
+        answer = await self._do(lambda store: store.flow_doors.change(flow, request))
         if isinstance(request, CancelMembers) and request.paths is None and not answer.changed:
             status = await self._context.database(lambda _: self.status(flow))
             if status.state.is_final:
@@ -145,15 +145,15 @@ class FlowCommands(FlowReader):
 
     async def add_items(self, flow: str, request: AddItems) -> FlowAnswer:
         """Add items to an open crawl manager, once for the key."""
-        return await self._do_with_items(lambda doors: doors.add_items(flow, request))
+        return await self._do(lambda store: store.manager_doors.add_items(flow, request))
 
     async def retry_items(self, flow: str, request: RetryItems) -> FlowAnswer:
         """Give items another attempt. A manager that has ended continues."""
-        return await self._do_with_items(lambda doors: doors.retry_items(flow, request))
+        return await self._do(lambda store: store.manager_doors.retry_items(flow, request))
 
     async def cancel_items(self, flow: str, request: CancelItems) -> FlowAnswer:
         """Cancel items that wait."""
-        return await self._do_with_items(lambda doors: doors.cancel_items(flow, request))
+        return await self._do(lambda store: store.manager_doors.cancel_items(flow, request))
 
     async def wait(self, flow: str) -> FlowRow:
         """Return the flow's row as soon as the flow has ended, in success or not. NotFound without such a flow."""
@@ -175,14 +175,9 @@ class FlowCommands(FlowReader):
             before = page[-1].uid
         return self._context.store.flow_doors.prune(old) if old else 0
 
-    async def _do_with_items(self, act: Callable[[ManagerDoors], DoorAnswer]) -> FlowAnswer:
-        return await self._answered(await self._context.database(lambda store: act(store.manager_doors)))
-
-    async def _do(self, act: Callable[[FlowDoors], DoorAnswer]) -> FlowAnswer:
-        return await self._answered(await self._context.database(lambda store: act(store.flow_doors)))
-
-    async def _answered(self, answer: DoorAnswer) -> FlowAnswer:
-        """Nudge the supervisor for a stored request. A repeated request nudges the supervisor of an open flow."""
+    async def _do(self, act: Callable[[FlowStore], DoorAnswer]) -> FlowAnswer:
+        """Store a request, and nudge the supervisor. A repeated request nudges the supervisor of an open flow."""
+        answer = await self._context.database(act)
         if not answer.changed:
             _, row = await self._context.database(lambda _: self.row(answer.flow_id))
             if row.state.is_final:
