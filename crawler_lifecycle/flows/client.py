@@ -12,11 +12,8 @@ from crawler_lifecycle.flows.model.records import FlowAnswer, FlowChange, FlowSt
 from crawler_lifecycle.flows.model.requests import (
     ALL_ITEMS,
     AppendMembers,
-    ApproveMember,
     CancelItems,
-    CancelMembers,
     ChangeFlow,
-    HoldFlow,
     ItemFilter,
     PushFlow,
     RetryItems,
@@ -29,15 +26,6 @@ from crawler_lifecycle.model.flow_states import FlowState, MemberState
 from crawler_lifecycle.transport.connection import HttpConnection, segment, with_actor
 from crawler_lifecycle.transport.streams import AnswerPage, every, followed
 
-VERBS = {
-    CancelMembers: "cancel",
-    RetryMembers: "retry",
-    ApproveMember: "approve",
-    HoldFlow: "hold",
-    StopFlow: "stop",
-    RetryItems: "retry-items",
-    CancelItems: "cancel-items",
-}
 MOST_JOBS = 1000  # in a page
 MOST_FLOWS = 500  # in a page
 MOST_PATHS = 200  # jobs' paths in a request
@@ -248,7 +236,7 @@ class ApiFlows:
         """Send a request about the flow, its jobs or its managers' items."""
         body = request.model_dump(mode="json", by_alias=True, exclude={"door"}, exclude_defaults=True)
         is_repeatable = not isinstance(request, RetryMembers | RetryItems)
-        return self._send(flow, VERBS[type(request)], body, repeatable=is_repeatable)
+        return self._send(flow, request.verb, body, repeatable=is_repeatable)
 
     def add_items(
         self,

@@ -1,10 +1,11 @@
 """Requests for flows, crawl managers and their items by people and programs.
 
-Most are HTTP bodies, where `paths` has the name `jobs`. `manager`: the member's path, for a flow with several.
+Most are HTTP bodies, where `paths` has the name `jobs`; `verb` ends the address. `manager`: the member's path, for a
+flow with several.
 """
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import ConfigDict, Field, JsonValue
 from pydantic.json_schema import SkipJsonSchema
@@ -87,6 +88,8 @@ class GraftMembers(FlowRequest):
 class CancelMembers(FlowRequest):
     """Cancel open jobs."""
 
+    verb: ClassVar[str] = "cancel"
+
     paths: Paths | None = Field(
         default=None,
         alias="jobs",
@@ -106,6 +109,8 @@ class Downstream(StrEnum):
 
 class RetryMembers(FlowRequest):
     """Give cancelled, discarded and retryable jobs another attempt. All further results are kept."""
+
+    verb: ClassVar[str] = "retry"
 
     paths: Paths | None = Field(
         default=None,
@@ -134,6 +139,8 @@ class RetryMembers(FlowRequest):
 class ApproveMember(FlowRequest):
     """Decide about an approval, also before the flow reaches the approval."""
 
+    verb: ClassVar[str] = "approve"
+
     path: Path = Field(alias="job", description="path of the approval", examples=["release"])
     approved: bool = Field(default=True, description="false: reject")
     note: Note | None = Field(default=None, description="for the record", examples=["looks good"])
@@ -141,6 +148,8 @@ class ApproveMember(FlowRequest):
 
 class HoldFlow(FlowRequest):
     """Pause or drain a flow, or let the flow continue."""
+
+    verb: ClassVar[str] = "hold"
 
     hold: Annotated[str, Field(pattern=r"^(run|pause|drain)$")] = Field(
         description="`pause`: start no further job; `drain`: let jobs under way end, and cancel the rest; "
@@ -164,6 +173,8 @@ class StopWay(StrEnum):
 
 class StopFlow(FlowRequest):
     """Stop a flow. The flow ends with its last attempt, so the end is the proof for the stop."""
+
+    verb: ClassVar[str] = "stop"
 
     way: StopWay = Field(
         default=StopWay.TERMINATE,
@@ -212,6 +223,8 @@ class AddItems(ItemsRequest):
 class RetryItems(ItemsRequest):
     """Give failed, cancelled and refused items another attempt. An ended manager continues."""
 
+    verb: ClassVar[str] = "retry-items"
+
     numbers: Numbers | None = Field(default=None, description="default: all failed items", examples=[[17, 30]])
     arguments: dict[str, JsonValue] | None = Field(
         default=None, description="arguments in place of the previous arguments"
@@ -227,6 +240,8 @@ class RetryItems(ItemsRequest):
 
 class CancelItems(ItemsRequest):
     """Cancel waiting items, and items cancelled by the manager's close. Crawls under way continue."""
+
+    verb: ClassVar[str] = "cancel-items"
 
     numbers: Numbers | None = Field(
         default=None,
