@@ -25,25 +25,7 @@ def flow() -> None:
     """
 
 
-for command in (
-    flow_pushing.push,
-    flow_pushing.start,
-    flow_checking.check,
-    flow_running.run,
-    flow_reading.list_flows,
-    flow_reading.show,
-    flow_reading.jobs,
-    flow_reading.log,
-    flow_reading.results,
-    flow_watching.watch,
-    flow_checking.graph,
-    flow_reading.why,
-    flow_pushing.add,
-    flow_requests.approve,
-    flow_requests.cancel,
-    flow_requests.retry,
-    flow_requests.pause,
-    flow_requests.resume,
-    flow_requests.stop,
-):
-    flow.add_command(command)
+for module in (flow_checking, flow_pushing, flow_reading, flow_requests, flow_running, flow_watching):
+    for command in vars(module).values():
+        if isinstance(command, click.Command):
+            flow.add_command(command)
