@@ -4,10 +4,10 @@ A manager is a step of its flow. Every method first compares the token of the at
 another host has begun the attempt. Writes lock the flow's row before.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
+from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 from pydantic import JsonValue
 
@@ -16,6 +16,9 @@ from crawler_lifecycle.flows.model.turns import Begun, Counts, Effects, ManagerI
 from crawler_lifecycle.flows.rules.ends import Refusal
 from crawler_lifecycle.model.manager_items import CodeProblem, Job, JobFilter, JobState, Waiting
 from crawler_lifecycle.model.requests import RunRequest
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,3 +172,32 @@ class ManagerLedger(Protocol):
         stop settles ends without a reaction by the runs' own ends. After a retry since the stop, items and ends stay
         for the manager's next attempt.
         """
+
+
+def _of_ledger(
+    method: Callable[Concatenate[ManagerLedger, ManagerRef, P], T],
+) -> Callable[Concatenate["LedgerCalls", P], T]:
+    """Return the ledger's method as a method of the link."""
+
+    def call(link: "LedgerCalls", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        answer: T = link.ask(lambda ledger, ref: getattr(ledger, method.__name__)(ref, *args, **kwargs))
+        return answer
+
+    return call
+
+
+class LedgerCalls:
+    """The calls of `managers.authors.link.ManagerLink` that the ledger answers alone."""
+
+    def ask(self, call: Callable[[ManagerLedger, ManagerRef], T]) -> T:
+        """Return the ledger's answer about the link's own manager."""
+        raise NotImplementedError
+
+    intent = _of_ledger(ManagerLedger.intent)
+    running = _of_ledger(ManagerLedger.running)
+    jobs = _of_ledger(ManagerLedger.jobs)
+    runs = _of_ledger(ManagerLedger.runs)
+    waiting = _of_ledger(ManagerLedger.waiting)
+    delay = _of_ledger(ManagerLedger.delay)
+    find = _of_ledger(ManagerLedger.find)
+    counts = _of_ledger(ManagerLedger.counts)

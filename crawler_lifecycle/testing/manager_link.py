@@ -4,13 +4,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import TypeVar
 from uuid import uuid4
 
 from crawler_lifecycle.flows.model.turns import (
     Begun,
-    Counts,
     Effects,
-    ManagerIntent,
     Offered,
     Page,
     Reaction,
@@ -20,9 +19,11 @@ from crawler_lifecycle.flows.model.turns import (
 from crawler_lifecycle.flows.rules.ends import Refusal
 from crawler_lifecycle.managers.authors.link import running_of
 from crawler_lifecycle.managers.authors.workflow_manager import BaseLoopScript
-from crawler_lifecycle.managers.ports import ManagerStart
-from crawler_lifecycle.model.manager_items import Job, JobFilter, JobState, Waiting
+from crawler_lifecycle.managers.ports import LedgerCalls, ManagerLedger, ManagerRef, ManagerStart
+from crawler_lifecycle.model.manager_items import Job
 from crawler_lifecycle.testing.managed import ManagedFlow
+
+T = TypeVar("T")
 
 
 class Death(BaseException):
@@ -79,7 +80,7 @@ class PlayStage:
         return answers
 
 
-class PlayedLink:
+class PlayedLink(LedgerCalls):
     """The link for an object. A dead object's calls all fail, also in its `finally` blocks."""
 
     def __init__(self, stage: PlayStage, sleep: Callable[[float | None], Wake]) -> None:
@@ -91,50 +92,33 @@ class PlayedLink:
         self._is_dead = False
         self._items_door = 0  # the last door in the object's knowledge
 
+    def ask(self, call: Callable[[ManagerLedger, ManagerRef], T]) -> T:
+        self._refuse_the_dead()
+        return call(self._ledger, self._ref)
+
     def begin(self) -> Begun:
         begun = self._ledger.begin(self._ref, self._child)
         self._items_door = begun.items_door
         self._stage.make_runs(self._ledger.unstarted(self._ref))
         return begun
 
-    def intent(self) -> ManagerIntent:
-        self._refuse_the_dead()
-        return self._ledger.intent(self._ref)
-
     def enter(self, phase: str, about: str | None = None) -> None:
         del about
         self._point(phase)
 
     def ended(self, limit: int) -> Sequence[Job]:
-        self._refuse_the_dead()
-        return self._ledger.ended(self._ref, limit)
+        return self.ask(lambda ledger, ref: ledger.ended(ref, limit))
 
     def react(self, reactions: Sequence[Reaction]) -> None:
         self._point("before react")
         self._ledger.react(self._ref, reactions)
         self._point("after react")
 
-    def running(self) -> Sequence[Job]:
-        self._refuse_the_dead()
-        return self._ledger.running(self._ref)
-
-    def jobs(self, state: JobState, *, after: int = 0, limit: int, every_flow: bool = False) -> Sequence[Job]:
-        self._refuse_the_dead()
-        return self._ledger.jobs(self._ref, state, after=after, limit=limit, every_flow=every_flow)
-
-    def runs(self, chosen: JobFilter) -> Sequence[Job]:
-        self._refuse_the_dead()
-        return self._ledger.runs(self._ref, chosen)
-
     def offer(self, page: Page) -> Offered:
         self._point("before offer")
         offered = self._ledger.offer(self._ref, page)
         self._point("after offer")
         return offered
-
-    def waiting(self, limit: int, *, after: Waiting | None = None) -> Sequence[Waiting]:
-        self._refuse_the_dead()
-        return self._ledger.waiting(self._ref, limit, after=after)
 
     def delay(self, numbers: Collection[int]) -> None:
         self._point("before delay")
@@ -166,14 +150,6 @@ class PlayedLink:
         self._point("after commit")
         return numbers
 
-    def find(self, keys: Collection[str]) -> Sequence[Job]:
-        self._refuse_the_dead()
-        return self._ledger.find(self._ref, keys)
-
-    def counts(self) -> Counts:
-        self._refuse_the_dead()
-        return self._ledger.counts(self._ref)
-
     def sleep(self, seconds: float | None, *, for_news: bool = True) -> Wake:
         del for_news
         self._refuse_the_dead()
@@ -182,7 +158,6 @@ class PlayedLink:
         return wake
 
     def wait_for(self, keys: Collection[str], seconds: float) -> Collection[str]:
-        self._refuse_the_dead()
         if running_of(self, keys):
             self._sleep(seconds)
         return set(running_of(self, keys))

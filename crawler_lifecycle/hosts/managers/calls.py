@@ -1,9 +1,10 @@
 """Calls of `ManagerLink` as messages between the process with the manager's object and its host."""
 
+from collections import OrderedDict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from inspect import Signature, signature
+from inspect import BoundArguments, Signature, signature
 from operator import or_
 from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
@@ -34,6 +35,10 @@ class Call:
         own = self.arguments.validate_python(tuple(bound.arguments.values()))
         in_order: list[Any] = self.arguments.dump_python(own, mode="json")
         return in_order
+
+    def bound(self, arguments: tuple[Any, ...]) -> BoundArguments:
+        """Return the call for the arguments in a message."""
+        return BoundArguments(self.signature, OrderedDict(zip(self.signature.parameters, arguments, strict=True)))
 
 
 def _call(name: str) -> Call:

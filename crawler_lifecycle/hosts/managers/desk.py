@@ -17,7 +17,6 @@ from crawler_lifecycle.flows.model.manager_records import LONGEST_LINE, MOST_LIN
 from crawler_lifecycle.flows.model.turns import (
     NO_EFFECTS,
     Begun,
-    Counts,
     Effects,
     ManagerIntent,
     Offered,
@@ -31,8 +30,8 @@ from crawler_lifecycle.hosts.managers.crawls import Crawls, ManagerCatalogue
 from crawler_lifecycle.hosts.managers.inbox import Box
 from crawler_lifecycle.hosts.managers.setbacks import ALL_JOBS, PAGE_PHASE, Phases, Setbacks
 from crawler_lifecycle.managers.authors.link import running_of
-from crawler_lifecycle.managers.ports import ManagerLedger, ManagerRef
-from crawler_lifecycle.model.manager_items import Job, JobFilter, JobState, Waiting
+from crawler_lifecycle.managers.ports import LedgerCalls, ManagerLedger, ManagerRef
+from crawler_lifecycle.model.manager_items import Job
 
 logger = logging.getLogger(__name__)
 PAUSE_SECONDS = 1.0  # between two writes: a manager that prints all the time must not write all the time
@@ -76,7 +75,7 @@ class Output:
 
 
 @dataclass
-class Desk:
+class Desk(LedgerCalls):
     """Answers for an object. All methods belong to the manager's thread."""
 
     ledger: ManagerLedger
@@ -98,11 +97,12 @@ class Desk:
     def __post_init__(self) -> None:
         self.items_door = self.begun.items_door
 
+    def ask(self, call: Callable[[ManagerLedger, ManagerRef], T]) -> T:
+        """Return the ledger's answer, also after an outage of the database."""
+        return patiently(lambda: call(self.ledger, self.ref), self.box)
+
     def begin(self) -> Begun:
         return self.begun
-
-    def intent(self) -> ManagerIntent:
-        return self._patiently(lambda: self.ledger.intent(self.ref))
 
     def enter(self, phase: str, about: str | None) -> None:
         self.phases.enter(phase, about)
@@ -110,10 +110,10 @@ class Desk:
     def ended(self, limit: int) -> list[Job]:
         """Return ends without a reaction. Failing jobs come last, and after their pauses."""
         failing = self.setbacks.failing_jobs
-        jobs = self._patiently(lambda: self.ledger.ended(self.ref, limit, without=failing))
+        jobs = self.ask(lambda ledger, ref: ledger.ended(ref, limit, without=failing))
         if failing and not jobs:
             held = self.setbacks.held_jobs
-            jobs = self._patiently(lambda: self.ledger.ended(self.ref, limit, without=held))
+            jobs = self.ask(lambda ledger, ref: ledger.ended(ref, limit, without=held))
             gone = set(failing) - set(held) - {job.key for job in jobs}
             if gone:  # the runs were reopened, or people have cancelled the items
                 self.setbacks.forget([ALL_JOBS, *gone])
@@ -125,35 +125,18 @@ class Desk:
         jobs = [ALL_JOBS, *(self.offered_ends[end] for end in ends if end in self.offered_ends)]
         counts = self.setbacks.to_store(jobs)
         self.ignored_wakes = 0
-        on_record = self._patiently(lambda: self.ledger.react(self.ref, reactions, counts))
+        on_record = self.ask(lambda ledger, ref: ledger.react(ref, reactions, counts))
         self.is_outdated = on_record < len(reactions)
         if not self.is_outdated:  # otherwise neither the reactions nor the counts after them are stored
             self.setbacks.note_stored(jobs)
-
-    def running(self) -> list[Job]:
-        return self._patiently(lambda: self.ledger.running(self.ref))
-
-    def jobs(self, state: JobState, after: int, limit: int, every_flow: bool) -> list[Job]:
-        return self._patiently(
-            lambda: self.ledger.jobs(self.ref, state, after=after, limit=limit, every_flow=every_flow)
-        )
-
-    def runs(self, chosen: JobFilter) -> list[Job]:
-        return self._patiently(lambda: self.ledger.runs(self.ref, chosen))
 
     def offer(self, page: Page) -> Offered:
         has_progress = (page.items and not page.is_reread) or page.is_exhausted
         phases = [PAGE_PHASE] if has_progress else []
         counts = self.setbacks.to_store(phases)
-        offered = self._patiently(lambda: self.ledger.offer(self.ref, page, counts))
+        offered = self.ask(lambda ledger, ref: ledger.offer(ref, page, counts))
         self.setbacks.note_stored(phases)
         return offered
-
-    def waiting(self, limit: int, after: Waiting | None) -> list[Waiting]:
-        return self._patiently(lambda: self.ledger.waiting(self.ref, limit, after=after))
-
-    def delay(self, numbers: list[int]) -> None:
-        self._patiently(lambda: self.ledger.delay(self.ref, numbers))
 
     def start(self, starts: list[Start]) -> list[Job | str | None]:
         """Refuse requests against the catalogue, record attempts, then start their workflows."""
@@ -162,14 +145,14 @@ class Desk:
             if (problem := problems.get(start.number)) is not None:
                 self.refuse(start.number, start.attempt, problem)
         accepted = [start for start in starts if start.number not in problems]
-        answer = self._patiently(lambda: self.ledger.start(self.ref, accepted))
+        answer = self.ask(lambda ledger, ref: ledger.start(ref, accepted))
         refused: dict[int, str] = self.box.result(self.crawls.start(answer.started), {})
         problems |= refused
         jobs = {start.job.number: start.job for start in answer.started}
         return [problems.get(start.number, jobs.get(start.number)) for start in starts]
 
     def refuse(self, number: int, attempt: int, problem: str) -> None:
-        self._patiently(lambda: self.ledger.refuse(self.ref, number, attempt, Refusal(problem)))
+        self.ask(lambda ledger, ref: ledger.refuse(ref, number, attempt, Refusal(problem)))
 
     def stop(self, reasons: dict[str, str] | None = None) -> None:
         if reasons is None:
@@ -185,14 +168,8 @@ class Desk:
         self._commit(effects, self.setbacks.to_store(()))
         self.setbacks.note_stored()
 
-    def find(self, keys: list[str]) -> list[Job]:
-        return self._patiently(lambda: self.ledger.find(self.ref, keys))
-
-    def counts(self) -> Counts:
-        return self._patiently(lambda: self.ledger.counts(self.ref))
-
     def close(self, reason: str, effects: Effects) -> bool:
-        newer_door = self._patiently(lambda: self.ledger.close(self.ref, reason, effects, self.items_door))
+        newer_door = self.ask(lambda ledger, ref: ledger.close(ref, reason, effects, self.items_door))
         if newer_door is not None:
             self.items_door = newer_door
         self.is_closed = newer_door is None
@@ -254,7 +231,7 @@ class Desk:
 
     def _commit(self, effects: Effects, setbacks: Mapping[str, JsonValue] | None) -> list[int]:
         call = str(uuid4())
-        return self._patiently(lambda: self.ledger.commit(self.ref, effects, call, setbacks))
+        return self.ask(lambda ledger, ref: ledger.commit(ref, effects, call, setbacks))
 
     def _wake(self, first: ManagerIntent, for_news: bool) -> Wake | None:
         """Return why the object continues; None: the object waits."""
@@ -277,10 +254,7 @@ class Desk:
     def _has_further_ends(self) -> bool:
         """Return whether a job without a failure has ended."""
         failing = self.setbacks.failing_jobs
-        return not failing or bool(self._patiently(lambda: self.ledger.ended(self.ref, 1, without=failing)))
-
-    def _patiently(self, call: Callable[[], T]) -> T:
-        return patiently(call, self.box)
+        return not failing or bool(self.ask(lambda ledger, ref: ledger.ended(ref, 1, without=failing)))
 
 
 def patiently(call: Callable[[], T], box: Box) -> T:

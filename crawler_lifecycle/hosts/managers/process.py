@@ -106,8 +106,9 @@ class ObjectProcess:
             self._child.send(answer)
 
     def _answer(self, name: str, arguments: tuple[Any, ...]) -> dict[str, Any]:
+        call = CALLS[name].bound(arguments)
         try:
-            value = getattr(self._desk, name)(*arguments)
+            value = getattr(self._desk, name)(*call.args, **call.kwargs)
         except (Fenced, TemporaryError):
             raise
         except LifecycleError as error:
