@@ -24,8 +24,9 @@ from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.database.schema import histories
 from crawler_lifecycle.model.audits import AuditPart, AuditRef, AuditStep, PartReport
 from crawler_lifecycle.model.deployment import Crawler
+from crawler_lifecycle.model.records import RunRecord
 from crawler_lifecycle.model.requests import RunRequest
-from crawler_lifecycle.model.supervision import AuditPatience, WorkflowInfo
+from crawler_lifecycle.model.supervision import AuditedRun, AuditPatience, WorkflowInfo
 from crawler_lifecycle.runs.ports import NewRun
 
 LOST = 100  # runs without a workflow in every audit except the first
@@ -53,9 +54,10 @@ class Temporal:
     async def requested_run_id(self, workflow_id: str) -> int | None:
         raise AssertionError(f"{workflow_id} has not ended well")
 
-    async def go_on(self, workflow_id: str, _request: RunRequest) -> None:
+    async def go_on(self, run: RunRecord | AuditedRun, *, reopen: bool = False) -> None:
+        assert not reopen
         self.resumed += 1
-        self._lost.discard(workflow_id)
+        self._lost.discard(run.workflow_id)
 
     async def cancel(self, workflow_id: str, _temporal_run_id: str) -> None:
         raise AssertionError(f"an audit cancels nothing, and nothing of {workflow_id}")

@@ -11,7 +11,7 @@ from crawler_lifecycle.model.records import Explanation, ExportRecord, RunRecord
 from crawler_lifecycle.model.requests import RunRequest, StopRequest
 from crawler_lifecycle.model.run_plan import RunRef
 from crawler_lifecycle.model.states import ExportState
-from crawler_lifecycle.model.supervision import WorkflowInfo
+from crawler_lifecycle.model.supervision import AuditedRun, WorkflowInfo
 
 
 class Deliveries(Protocol):
@@ -57,11 +57,16 @@ class Deliveries(Protocol):
         """
 
 
-class Supervisors(Protocol):
-    """The runs' workflows in Temporal."""
+class RunWorkflows(Protocol):
+    async def go_on(self, run: RunRecord | AuditedRun, *, reopen: bool = False) -> None:
+        """Start the run's own workflow, which resumes or reopens the run, unless the workflow is open already."""
 
-    async def go_on(self, workflow_id: str, request: RunRequest) -> None:
-        """Start the workflow with the request, unless the workflow is open already."""
+    async def describe(self, workflow_id: str) -> WorkflowInfo:
+        """Return the workflow's present state. Unlike a list, the state is up to date."""
+
+
+class Supervisors(RunWorkflows, Protocol):
+    """The runs' workflows in Temporal."""
 
     async def cancel(self, workflow_id: str, temporal_run_id: str) -> None:
         """Ask Temporal to cancel the execution. NotFound if the execution is not open."""
@@ -71,9 +76,6 @@ class Supervisors(Protocol):
 
         Temporal's list is some seconds old: an open workflow may be absent, and a closed workflow may be listed.
         """
-
-    async def describe(self, workflow_id: str) -> WorkflowInfo:
-        """Return the workflow's present state. Unlike the list, the state is up to date."""
 
     async def requested_run_id(self, workflow_id: str) -> int | None:
         """Return the RunID in the last execution's request; 0 if the request made a new run, None if unknown.
@@ -85,7 +87,7 @@ class Supervisors(Protocol):
         """Return why the last workflow task failed, in a line; None if the last workflow task succeeded."""
 
 
-class FlowSupervisors(Protocol):
+class FlowSupervisors(RunWorkflows, Protocol):
     """The flows' workflows in Temporal, and the workflows of their crawls."""
 
     async def nudge_flow(self, flow_uid: str, flow_id: str) -> None:
@@ -94,14 +96,8 @@ class FlowSupervisors(Protocol):
     async def start_crawl(self, workflow_id: str, request: RunRequest) -> None:
         """Start the workflow for a new run. An id is used once: a repeated call starts no second workflow."""
 
-    async def go_on(self, workflow_id: str, request: RunRequest) -> None:
-        """Start a run's own workflow with the request, unless the workflow is open already."""
-
     async def stop(self, workflow_id: str, stop: StopRequest) -> str:
         """Ask a run's workflow to stop. Return the way. NotFound if the workflow is not open."""
-
-    async def describe(self, workflow_id: str) -> WorkflowInfo:
-        """Return the workflow's present state."""
 
     async def failure(self, workflow_id: str) -> str | None:
         """Return why the last execution failed; None if the execution is open, or closed in another way."""

@@ -28,8 +28,9 @@ from crawler_lifecycle.base.base import Message, Request
 from crawler_lifecycle.errors import Conflict, NotFound, PermanentError, TemporaryError
 from crawler_lifecycle.model.flow_states import SuperviseFlow
 from crawler_lifecycle.model.naming import EXPORT_WORKFLOW, FLOW_WORKFLOW, RUN_WORKFLOW, flow_workflow_id
+from crawler_lifecycle.model.records import RunRecord
 from crawler_lifecycle.model.requests import RunRequest, StopRequest
-from crawler_lifecycle.model.supervision import Nudge, WorkflowInfo
+from crawler_lifecycle.model.supervision import AuditedRun, Nudge, WorkflowInfo
 from crawler_lifecycle.temporal.connection import RPC_TIMEOUT, TemporalConnection, failure_of
 
 MISSING = WorkflowInfo(is_open=False, end="missing")  # there is no workflow with the id
@@ -141,9 +142,10 @@ class Engine(TemporalConnection):
         answer = getattr(handle, "_start_workflow_response", None)  # the SDK's public fields do not have the answer
         return answer is not None and not answer.started
 
-    async def go_on(self, workflow_id: str, request: RunRequest) -> None:
-        """Start a run's own workflow with this request, unless the workflow is open."""
-        await self.start(RUN_WORKFLOW, request, workflow_id, f"{request.crawler}, run {request.run_id}", join=True)
+    async def go_on(self, run: RunRecord | AuditedRun, *, reopen: bool = False) -> None:
+        """Start the run's own workflow, which resumes or reopens the run, unless the workflow is open."""
+        request = RunRequest(crawler=run.crawler, run_id=run.run_id, reopen=reopen)
+        await self.start(RUN_WORKFLOW, request, run.workflow_id, f"{run.crawler}, run {run.run_id}", join=True)
 
     async def start_crawl(self, workflow_id: str, request: RunRequest) -> None:
         """Start the workflow for a flow's crawl. Also a closed workflow with the id counts as started."""

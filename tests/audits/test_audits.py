@@ -27,10 +27,9 @@ from crawler_lifecycle.model.audits import (
 )
 from crawler_lifecycle.model.looks import JobLook, JobPhase, Look, Pods
 from crawler_lifecycle.model.naming import export_workflow_id
-from crawler_lifecycle.model.requests import RunRequest
 from crawler_lifecycle.model.run_plan import CloseRun, ExportedEnd, Notify, RunPlan
 from crawler_lifecycle.model.states import ExportState
-from crawler_lifecycle.model.supervision import AuditPatience, ListedJob, WorkflowInfo
+from crawler_lifecycle.model.supervision import AuditedRun, AuditPatience, ListedJob, WorkflowInfo
 from crawler_lifecycle.model.task_changes import EvidenceWrite, StatusWrite
 from tests.audits.auditing import audit, ended, findings
 from tests.kit.clusters.clusters import LocalBench
@@ -216,10 +215,10 @@ def test_what_cannot_be_resumed_is_told_and_keeps_no_other_from_it(rig: Rig, mon
     bad, good = rig.begin(), rig.begin()
     go_on = rig.supervisors.go_on
 
-    async def refusing(workflow_id: str, request: object) -> None:
-        if workflow_id == rig.details(bad).run.workflow_id:
+    async def refusing(run: AuditedRun) -> None:
+        if run.workflow_id == rig.details(bad).run.workflow_id:
             raise Conflict("not this one")
-        await go_on(workflow_id, request)  # type: ignore[arg-type]
+        await go_on(run)
 
     monkeypatch.setattr(rig.supervisors, "go_on", refusing)
     assert audit(rig, AuditPart.RUNS).acted == 1
@@ -233,10 +232,10 @@ def test_what_was_done_is_kept_if_the_rest_of_the_page_cannot_be(rig: Rig, monke
     plans = [rig.begin() for _ in range(5)]
     go_on = rig.supervisors.go_on
 
-    async def breaking_off(workflow_id: str, request: RunRequest) -> None:
-        if request.run_id == plans[3].run.run_id:
+    async def breaking_off(run: AuditedRun) -> None:
+        if run.run_id == plans[3].run.run_id:
             raise TemporaryError("Temporal does not answer")
-        await go_on(workflow_id, request)
+        await go_on(run)
 
     monkeypatch.setattr(rig.supervisors, "go_on", breaking_off)
     with pytest.raises(TemporaryError):
@@ -731,14 +730,14 @@ def test_a_part_that_was_not_finished_closes_nothing(rig: Rig) -> None:
 
 
 def test_two_audits_at_once_do_no_harm(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    plan, asked = rig.begin(), list[str]()
+    plan, asked, start = rig.begin(), list[str](), rig.supervisors.go_on
 
-    async def go_on(workflow_id: str, request: RunRequest) -> None:
+    async def go_on(run: AuditedRun) -> None:
         """As Temporal does it: a workflow that is open is joined."""
-        asked.append(workflow_id)
-        if workflow_id not in rig.supervisors.listed:
-            rig.supervisors.listed.add(workflow_id)
-            rig.supervisors.started.append((workflow_id, request))
+        asked.append(run.workflow_id)
+        if run.workflow_id not in rig.supervisors.listed:
+            rig.supervisors.listed.add(run.workflow_id)
+            await start(run)
 
     monkeypatch.setattr(rig.supervisors, "go_on", go_on)
 

@@ -19,7 +19,6 @@ from crawler_lifecycle.audits.rules.runs import failing_workflow, is_failing
 from crawler_lifecycle.delivery.ports import Supervisors
 from crawler_lifecycle.errors import LifecycleError, PermanentError
 from crawler_lifecycle.model.audits import AuditPage, AuditRef, AuditReport, AuditRequest, Finding, FindingKind
-from crawler_lifecycle.model.requests import RunRequest
 from crawler_lifecycle.model.run_plan import Counted
 from crawler_lifecycle.model.supervision import AuditedRun, WorkflowInfo
 from crawler_lifecycle.temporal.together import REQUESTS_AT_ONCE, gather_limited
@@ -153,7 +152,7 @@ async def resume_workflow(supervisors: Supervisors, run: AuditedRun, finding: Fi
     if finding.problem:
         return finding
     try:
-        await supervisors.go_on(run.workflow_id, RunRequest(crawler=run.crawler, run_id=run.run_id))
+        await supervisors.go_on(run)
     except LifecycleError as error:
         return finding.model_copy(update={"problem": message_or_raise(error)})
     return finding.model_copy(update={"action": RESUMED})

@@ -26,7 +26,7 @@ from crawler_lifecycle.flows.rules.messages import (
 from crawler_lifecycle.flows.rules.words import START_REFUSED
 from crawler_lifecycle.model.deployment import Crawler
 from crawler_lifecycle.model.flow_states import EndKind
-from crawler_lifecycle.model.requests import RunRequest, StopRequest
+from crawler_lifecycle.model.requests import StopRequest
 from crawler_lifecycle.model.run_plan import Counted
 from crawler_lifecycle.model.supervision import WorkflowInfo
 from crawler_lifecycle.runs.ports import Runs
@@ -137,7 +137,7 @@ class FlowCrawlActivities:
         try:
             await self.supervisors.stop(run.workflow_id, request)
         except NotFound:
-            await self.supervisors.go_on(run.workflow_id, RunRequest(crawler=run.crawler, run_id=run.run_id))
+            await self.supervisors.go_on(run)
 
 
 def _attempt(crawl: CrawlStart | CrawlToStop) -> tuple[int, int]:

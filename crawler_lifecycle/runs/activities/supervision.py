@@ -15,7 +15,7 @@ from crawler_lifecycle.model.looks import uids_of
 from crawler_lifecycle.model.naming import MAIN_TASK
 from crawler_lifecycle.model.reasons import BY_A_STOP, DEADLINE_EXCEEDED, MAX_DURATION
 from crawler_lifecycle.model.records import RunRecord
-from crawler_lifecycle.model.requests import AcceptedRequest, RunRequest
+from crawler_lifecycle.model.requests import AcceptedRequest
 from crawler_lifecycle.model.run_plan import Clock, CloseRun, Counted, RunOutcome, RunPlan
 from crawler_lifecycle.model.states import ExportState, Intent, RunStatus, TaskStatus
 from crawler_lifecycle.runs.model import (
@@ -181,8 +181,7 @@ class SupervisionActivities:
     async def hand_over_run(self, step: TakeOver) -> Counted:
         """Resume the run under its own workflow id; only an execution with another workflow id calls this."""
         run = await asyncio.to_thread(self.runs.get, step.run_id)
-        request = RunRequest(crawler=run.crawler, run_id=run.run_id, reopen=step.reopen)
-        await self.supervisors.go_on(run.workflow_id, request)
+        await self.supervisors.go_on(run, reopen=step.reopen)
         return Counted(count=1)
 
     @activity.defn

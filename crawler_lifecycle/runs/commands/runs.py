@@ -147,8 +147,7 @@ class RunCommands(RunReader):
                 raise await self._refusal_to_reopen(record)
             return Resumed(run=record, started=False)
         await self._log(record, "reopen" if reopen else "resume")
-        request = RunRequest(crawler=record.crawler, run_id=record.run_id, reopen=reopen)
-        await self._engine.go_on(record.workflow_id, request)
+        await self._engine.go_on(record, reopen=reopen)
         if has_unfinished_end and not reopen:
             return Resumed(run=record, started=True)  # the workflow only finishes the end, under the same epoch
         return Resumed(run=await self._wait_for_next_epoch(record), started=True)

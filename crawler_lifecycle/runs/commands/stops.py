@@ -20,7 +20,7 @@ from crawler_lifecycle.context import ControlContext
 from crawler_lifecycle.errors import LifecycleError, NotFound, Over, TemporaryError
 from crawler_lifecycle.model.answers import Stopping
 from crawler_lifecycle.model.records import RunRecord
-from crawler_lifecycle.model.requests import RunRequest, StopRequest
+from crawler_lifecycle.model.requests import StopRequest
 from crawler_lifecycle.model.states import Intent
 from crawler_lifecycle.runs.ports import RunStore
 from crawler_lifecycle.temporal.engine import Engine
@@ -88,7 +88,7 @@ class StopCommand:
         try:
             return await self._engine.stop(run.workflow_id, self._request)
         except NotFound:
-            await self._engine.go_on(run.workflow_id, RunRequest(crawler=run.crawler, run_id=run.run_id))
+            await self._engine.go_on(run)
             return "resume"
 
     async def _answer_without_record(self, problem: TemporaryError, early_route: str | None) -> Stopping:

@@ -26,10 +26,10 @@ from crawler_lifecycle.errors import BadInput, LifecycleError, NotFound, Tempora
 from crawler_lifecycle.flows.activities.crawls import FlowCrawlActivities
 from crawler_lifecycle.flows.activities.flows import FlowAnnouncements
 from crawler_lifecycle.model.deployment import Crawler, Deployment, DeploymentRequest, ManagerEntry
-from crawler_lifecycle.model.records import RunDetails
+from crawler_lifecycle.model.records import RunDetails, RunRecord
 from crawler_lifecycle.model.requests import RunRequest, StopRequest
 from crawler_lifecycle.model.run_plan import RunInput, RunPlan
-from crawler_lifecycle.model.supervision import AuditPatience, WorkflowInfo
+from crawler_lifecycle.model.supervision import AuditedRun, AuditPatience, WorkflowInfo
 from crawler_lifecycle.runs.activities.deployment import ClaimDeployer, DeploymentActivities
 from crawler_lifecycle.runs.activities.reconciliation import ReconciliationActivities
 from crawler_lifecycle.runs.activities.stopping import StoppingActivities
@@ -106,8 +106,8 @@ class NotedSupervisors:
     stopped: list[tuple[str, StopRequest]] = field(default_factory=list)
     failures: dict[str, str] = field(default_factory=dict)
 
-    async def go_on(self, workflow_id: str, request: RunRequest) -> None:
-        self.started.append((workflow_id, request))
+    async def go_on(self, run: RunRecord | AuditedRun, *, reopen: bool = False) -> None:
+        self.started.append((run.workflow_id, RunRequest(crawler=run.crawler, run_id=run.run_id, reopen=reopen)))
 
     async def start_crawl(self, workflow_id: str, request: RunRequest) -> None:
         if workflow_id not in self.described:

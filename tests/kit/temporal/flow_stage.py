@@ -36,7 +36,7 @@ from crawler_lifecycle.model.naming import flow_workflow_id, steps_queue
 from crawler_lifecycle.model.records import RunRecord
 from crawler_lifecycle.model.requests import RunRequest, StopRequest
 from crawler_lifecycle.model.states import RunStatus
-from crawler_lifecycle.model.supervision import WorkflowInfo
+from crawler_lifecycle.model.supervision import AuditedRun, WorkflowInfo
 from crawler_lifecycle.runs.ports import NewRun
 from crawler_lifecycle.runs.rules.plan import RunLimits
 from crawler_lifecycle.settings.processes import WorkerSettings
@@ -165,8 +165,8 @@ class Crawls:
         self.stopped.append(workflow_id)
         return "signal"
 
-    async def go_on(self, workflow_id: str, request: RunRequest) -> None:
-        raise AssertionError(f"{workflow_id} is open")
+    async def go_on(self, run: RunRecord | AuditedRun, *, reopen: bool = False) -> None:
+        raise AssertionError(f"{run.workflow_id} is open: {reopen}")
 
     async def describe(self, workflow_id: str) -> WorkflowInfo:
         if workflow_id in self.failed:
