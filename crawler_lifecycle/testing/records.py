@@ -8,8 +8,8 @@ from pydantic import JsonValue
 
 from crawler_lifecycle.errors import NotFound
 from crawler_lifecycle.flows.model.definition import FlowDefinition
+from crawler_lifecycle.flows.model.records import FlowAnswer
 from crawler_lifecycle.flows.model.requests import AppendMembers, ChangeFlow, GraftMembers, PushFlow
-from crawler_lifecycle.flows.ports.ledger import DoorAnswer
 from crawler_lifecycle.flows.ports.records import AttemptRecord, FlowLine, FlowNews, FlowRecord, KeptFlow, Part
 from crawler_lifecycle.flows.rules.rows import FlowRow
 from crawler_lifecycle.flows.rules.summary import Tallies, tallies_of
@@ -35,7 +35,7 @@ class MemoryLedger:
 
     # doors
 
-    def push(self, request: PushFlow) -> DoorAnswer:
+    def push(self, request: PushFlow) -> FlowAnswer:
         definition = request.definition
         known = self.flows.get(definition.id)
         if known is not None:
@@ -44,15 +44,15 @@ class MemoryLedger:
         flow = self.flows[definition.id] = self._make(definition)
         return _answer(flow, len(definition.members), created=True)
 
-    def append(self, flow: str, request: AppendMembers) -> DoorAnswer:
+    def append(self, flow: str, request: AppendMembers) -> FlowAnswer:
         merged = self.flow(flow).append(request)
         return _answer(self.flow(flow), len(merged.members), changed=not merged.is_empty)
 
-    def graft(self, flow_uid: str, request: GraftMembers) -> DoorAnswer:
+    def graft(self, flow_uid: str, request: GraftMembers) -> FlowAnswer:
         merged = self.flow(flow_uid).graft(request)
         return _answer(self.flow(flow_uid), len(merged.members))
 
-    def change(self, flow: str, request: ChangeFlow) -> DoorAnswer:
+    def change(self, flow: str, request: ChangeFlow) -> FlowAnswer:
         return _answer(self.flow(flow), self.flow(flow).apply_request(request))
 
     def prune(self, flow_uids: Collection[str], ended_before: datetime | None = None) -> int:
@@ -138,8 +138,8 @@ class MemoryLedger:
         return []
 
 
-def _answer(flow: MemoryFlow, count: int, *, created: bool = False, changed: bool = True) -> DoorAnswer:
-    return DoorAnswer(flow.uid, flow.id, count, created, changed)
+def _answer(flow: MemoryFlow, count: int, *, created: bool = False, changed: bool = True) -> FlowAnswer:
+    return FlowAnswer(flow_id=flow.id, flow_uid=flow.uid, count=count, created=created, changed=changed)
 
 
 def _record(flow: MemoryFlow) -> FlowRecord:

@@ -3,9 +3,9 @@ from typing import Any
 import pytest
 
 from crawler_lifecycle.database.database import Database
+from crawler_lifecycle.flows.model.records import FlowAnswer
 from crawler_lifecycle.flows.model.requests import RetryItems
 from crawler_lifecycle.flows.model.turns import Counts
-from crawler_lifecycle.flows.ports.ledger import DoorAnswer
 from crawler_lifecycle.managers.store import doors as manager_doors
 from crawler_lifecycle.model.manager_items import Verdict
 from crawler_lifecycle.model.states import RunStatus
@@ -21,7 +21,7 @@ def flow(database: Database) -> Managed:
     return managed(database)
 
 
-def retry(flow: Managed, **fields: Any) -> DoorAnswer:
+def retry(flow: Managed, **fields: Any) -> FlowAnswer:
     return flow.store.manager_doors.retry_items(flow.id, RetryItems.model_validate(fields))
 
 

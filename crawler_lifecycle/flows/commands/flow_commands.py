@@ -29,7 +29,7 @@ from crawler_lifecycle.flows.model.requests import (
     StopFlow,
     StopWay,
 )
-from crawler_lifecycle.flows.ports.ledger import DoorAnswer, FlowStore
+from crawler_lifecycle.flows.ports.ledger import FlowStore
 from crawler_lifecycle.flows.ports.records import Part
 from crawler_lifecycle.flows.rules.pruning import AFTER_A_DAY, Rule
 from crawler_lifecycle.flows.rules.rows import FlowRow
@@ -92,8 +92,7 @@ class FlowCommands(FlowReader):
 
     async def graft(self, flow_uid: str, request: GraftMembers) -> FlowAnswer:
         """Attach a sub-workflow in the place of a running grafter. The supervisor reads it when the grafter ends."""
-        answer = await self._context.database(lambda store: store.flow_doors.graft(flow_uid, request))
-        return _answer(answer)
+        return await self._context.database(lambda store: store.flow_doors.graft(flow_uid, request))
 
     async def change(self, flow: str, request: ChangeFlow) -> FlowAnswer:
         """Cancel, retry or approve members, or hold the flow. The states are stored with the answer.
@@ -175,16 +174,17 @@ class FlowCommands(FlowReader):
             before = page[-1].uid
         return self._context.store.flow_doors.prune(old) if old else 0
 
-    async def _do(self, act: Callable[[FlowStore], DoorAnswer]) -> FlowAnswer:
+    async def _do(self, act: Callable[[FlowStore], FlowAnswer]) -> FlowAnswer:
         """Store a request, and nudge the supervisor. A repeated request nudges the supervisor of an open flow."""
         answer = await self._context.database(act)
         if not answer.changed:
             _, row = await self._context.database(lambda _: self.row(answer.flow_id))
             if row.state.is_final:
-                return _answer(answer)
-        return _answer(answer, await self._nudge_problem(answer))
+                return answer
+        problem = await self._nudge_problem(answer)
+        return answer.model_copy(update={"nudged": problem is None, "problem": problem})
 
-    async def _nudge_problem(self, answer: DoorAnswer) -> str | None:
+    async def _nudge_problem(self, answer: FlowAnswer) -> str | None:
         """Nudge the supervisor. Return the problem if the nudge failed: the request is stored in any case."""
         try:
             async with asyncio.timeout(NUDGE_PATIENCE):
@@ -194,20 +194,6 @@ class FlowCommands(FlowReader):
         except TimeoutError:
             return f"Temporal at {self._engine.address} did not answer in {NUDGE_PATIENCE:.0f} s"
         return None
-
-
-def _answer(answer: DoorAnswer, problem: str | None = None) -> FlowAnswer:
-    return FlowAnswer(
-        flow_id=answer.flow_id,
-        flow_uid=answer.flow_uid,
-        count=answer.count,
-        created=answer.created,
-        left_out=answer.left_out,
-        reopened=answer.reopened,
-        changed=answer.changed,
-        nudged=problem is None,
-        problem=problem,
-    )
 
 
 async def until_final(flow: str, context: ControlContext[FlowStore], engine: Engine) -> FlowRow:

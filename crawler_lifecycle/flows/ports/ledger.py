@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from crawler_lifecycle.flows.model.manager_records import ItemAttempt, ItemRecord, ItemSums, ManagerStatus, OutputLine
-from crawler_lifecycle.flows.model.records import LeftOut
+from crawler_lifecycle.flows.model.records import FlowAnswer
 from crawler_lifecycle.flows.model.requests import (
     ALL_ITEMS,
     AddItems,
@@ -107,32 +107,19 @@ class FlowLedger(Protocol):
         """Add the members for a crawl's tasks up to the expected number, as a door does."""
 
 
-@dataclass(frozen=True, slots=True)
-class DoorAnswer:
-    """Answer to a request. `count`: changed members, as the request counts them."""
-
-    flow_uid: str
-    flow_id: str
-    count: int = 0
-    created: bool = False  # whether the request made the flow
-    changed: bool = True  # False: the request was made before, so no supervisor has to be notified
-    left_out: tuple[LeftOut, ...] = ()  # named members without a change
-    reopened: bool = False  # whether a crawl manager that had ended continues
-
-
 class FlowDoors(Protocol):
     """Requests of people, programs and grafters. Each is one transaction. NotFound without such a flow.
 
-    `flow` is the flow's id, and for a graft its uid.
+    `flow` is the flow's id, and for a graft its uid. The commands notify the supervisor, and complete the answer.
     """
 
-    def push(self, request: PushFlow) -> DoorAnswer: ...
+    def push(self, request: PushFlow) -> FlowAnswer: ...
 
-    def append(self, flow: str, request: AppendMembers) -> DoorAnswer: ...
+    def append(self, flow: str, request: AppendMembers) -> FlowAnswer: ...
 
-    def graft(self, flow_uid: str, request: GraftMembers) -> DoorAnswer: ...
+    def graft(self, flow_uid: str, request: GraftMembers) -> FlowAnswer: ...
 
-    def change(self, flow: str, request: ChangeFlow) -> DoorAnswer:
+    def change(self, flow: str, request: ChangeFlow) -> FlowAnswer:
         """Cancel, retry or approve members, or hold the flow."""
 
     def prune(self, flow_uids: Collection[str], ended_before: datetime | None = None) -> int:
@@ -200,13 +187,13 @@ class ManagerDoors(Protocol):
     Each request is one transaction. NotFound without such a flow, BadInput without such a manager.
     """
 
-    def add_items(self, flow: str, request: AddItems) -> DoorAnswer:
+    def add_items(self, flow: str, request: AddItems) -> FlowAnswer:
         """Add items after the delayed items. Conflict if the manager has ended."""
 
-    def retry_items(self, flow: str, request: RetryItems) -> DoorAnswer:
+    def retry_items(self, flow: str, request: RetryItems) -> FlowAnswer:
         """Give settled items another attempt. Conflict for the moment between a manager's close and its step's end."""
 
-    def cancel_items(self, flow: str, request: CancelItems) -> DoorAnswer: ...
+    def cancel_items(self, flow: str, request: CancelItems) -> FlowAnswer: ...
 
     def search_items(self, flow: str, chosen: ItemFilter = ALL_ITEMS, *, after: int = 0, limit: int) -> FoundItems:
         """Return a page that may have fewer items than the limit although more items fit, after a number."""

@@ -9,9 +9,8 @@ from sqlalchemy import Connection, Row, insert, select, update
 from crawler_lifecycle.database.flow_schema import flow_appends, flows
 from crawler_lifecycle.database.types import is_text
 from crawler_lifecycle.errors import NotFound
-from crawler_lifecycle.flows.model.records import LeftOut
+from crawler_lifecycle.flows.model.records import FlowAnswer, LeftOut
 from crawler_lifecycle.flows.model.requests import FlowRequest
-from crawler_lifecycle.flows.ports.ledger import DoorAnswer
 from crawler_lifecycle.flows.rules.interventions import Effect
 from crawler_lifecycle.flows.rules.merging import Merged
 from crawler_lifecycle.flows.rules.rows import FlowRow, Ledger
@@ -86,8 +85,9 @@ class Door:
 
     def answer(
         self, count: int, *, created: bool = False, changed: bool = True, left_out: tuple[LeftOut, ...] = ()
-    ) -> DoorAnswer:
-        return DoorAnswer(self.head.uid, self.head.flow_id, count, created, changed, left_out)
+    ) -> FlowAnswer:
+        id_, uid = self.head.flow_id, self.head.uid
+        return FlowAnswer(flow_id=id_, flow_uid=uid, count=count, created=created, changed=changed, left_out=left_out)
 
 
 class OnDoors(OnFlows):

@@ -24,7 +24,7 @@ from crawler_lifecycle.database.pages import pages
 from crawler_lifecycle.database.transactions import reading, transaction
 from crawler_lifecycle.errors import Conflict, NotFound
 from crawler_lifecycle.flows.model.definition import MemberDefinition
-from crawler_lifecycle.flows.model.records import Decision
+from crawler_lifecycle.flows.model.records import Decision, FlowAnswer
 from crawler_lifecycle.flows.model.requests import (
     AppendMembers,
     ApproveMember,
@@ -36,7 +36,6 @@ from crawler_lifecycle.flows.model.requests import (
     RetryMembers,
 )
 from crawler_lifecycle.flows.model.values import check_encoded, to_text
-from crawler_lifecycle.flows.ports.ledger import DoorAnswer
 from crawler_lifecycle.flows.rules import merging
 from crawler_lifecycle.flows.rules.ends import AttemptEnd
 from crawler_lifecycle.flows.rules.interventions import Effect, approve, cancel, hold, retry, selected
@@ -76,7 +75,7 @@ class FlowRequests(OnDoors):
     """The method in `flows.ports.ledger.FlowDoors` that changes members."""
 
     @transaction
-    def change(self, tx: Connection, flow: str, request: ChangeFlow) -> DoorAnswer:
+    def change(self, tx: Connection, flow: str, request: ChangeFlow) -> FlowAnswer:
         match request:
             case CancelMembers():
                 return self._cancel(self.open_by_id(tx, flow, request), request)
@@ -88,12 +87,12 @@ class FlowRequests(OnDoors):
                 head = self.lock(tx, uid_of(tx, flow))
                 return self._hold(Door(tx, head, Ledger(flow_row(head)), self._db.clock(), request), request)
 
-    def _cancel(self, door: Door, request: CancelMembers) -> DoorAnswer:
+    def _cancel(self, door: Door, request: CancelMembers) -> FlowAnswer:
         effect = cancel(door.ledger, request.paths, door.at, terminate=request.terminate)
         keep_reason(door, effect, request.reason)
         return _applied(door, effect, "cancelled", _with_note(counted(effect.count, "job"), request.reason))
 
-    def _retry(self, door: Door, request: RetryMembers) -> DoorAnswer:
+    def _retry(self, door: Door, request: RetryMembers) -> FlowAnswer:
         effect = retry(door.ledger, request, door.at)
         if effect.changes_rows:
             door.apply(effect)  # first: it stores earlier begins' arguments, which the request changes
@@ -101,14 +100,14 @@ class FlowRequests(OnDoors):
             door.log("retried", counted(effect.count, "job") + changes_of_jobs(changes))
         return _answer(door, effect)
 
-    def _approve(self, door: Door, request: ApproveMember) -> DoorAnswer:
+    def _approve(self, door: Door, request: ApproveMember) -> FlowAnswer:
         effect = approve(door.ledger, request.path, approved=request.approved)
         for row in effect.members:
             _write_decision(door, row, request)
         event = "approved" if request.approved else "rejected"
         return _applied(door, effect, event, _with_note(repr(request.path), request.note))
 
-    def _hold(self, door: Door, request: HoldFlow) -> DoorAnswer:
+    def _hold(self, door: Door, request: HoldFlow) -> FlowAnswer:
         tx, head = door.tx, door.head
         intent = FlowIntent(request.hold)
         effect = hold(door.ledger, intent)
@@ -131,7 +130,7 @@ def keep_reason(door: Door, effect: Effect, reason: str | None) -> None:
 class FlowAdditions(OnDoors):
     """The methods in `flows.ports.ledger.FlowDoors` that add members."""
 
-    def push(self, request: PushFlow) -> DoorAnswer:
+    def push(self, request: PushFlow) -> FlowAnswer:
         definition = request.definition
         for member in definition.members:
             check_crawl(member)
@@ -148,7 +147,7 @@ class FlowAdditions(OnDoors):
         return find_uid(connection, flow_id)
 
     @transaction
-    def _push(self, tx: Connection, request: PushFlow, new: Merged | None) -> DoorAnswer:
+    def _push(self, tx: Connection, request: PushFlow, new: Merged | None) -> FlowAnswer:
         """Push the definition. `new`: the rows for a new flow."""
         definition = request.definition
         known = find_uid(tx, definition.id)
@@ -184,7 +183,7 @@ class FlowAdditions(OnDoors):
         return Door(tx, self.lock(tx, uid), ledger, now, request)
 
     @transaction
-    def append(self, tx: Connection, flow: str, request: AppendMembers) -> DoorAnswer:
+    def append(self, tx: Connection, flow: str, request: AppendMembers) -> FlowAnswer:
         door = self.open_by_id(tx, flow, request)
         same_key = select(flow_appends.c.key).where(
             flow_appends.c.flow == door.head.id, flow_appends.c.key == request.key
@@ -197,7 +196,7 @@ class FlowAdditions(OnDoors):
         return door.answer(len(merged.members), changed=merged.key is not None)
 
     @transaction
-    def graft(self, tx: Connection, flow_uid: str, request: GraftMembers) -> DoorAnswer:
+    def graft(self, tx: Connection, flow_uid: str, request: GraftMembers) -> FlowAnswer:
         check_encoded("context", request.context, LARGEST_CONTEXT)
         door = self.open(tx, flow_uid, request)
         merged = _checked(merging.graft(door.ledger, request, door.at))
@@ -231,7 +230,7 @@ class SqlFlowDoors(FlowAdditions, FlowRequests):
         return True
 
 
-def _applied(door: Door, effect: Effect, event: str, message: str) -> DoorAnswer:
+def _applied(door: Door, effect: Effect, event: str, message: str) -> FlowAnswer:
     """Write the effect with its line in the timeline, unless the request changes nothing."""
     if effect.changes_rows:
         door.apply(effect)
@@ -239,7 +238,7 @@ def _applied(door: Door, effect: Effect, event: str, message: str) -> DoorAnswer
     return _answer(door, effect)
 
 
-def _answer(door: Door, effect: Effect) -> DoorAnswer:
+def _answer(door: Door, effect: Effect) -> FlowAnswer:
     return door.answer(effect.count, changed=effect.changes_rows, left_out=effect.left_out)
 
 

@@ -15,10 +15,9 @@ from crawler_lifecycle.database.manager_schema import manager_attempts, manager_
 from crawler_lifecycle.database.pages import pages
 from crawler_lifecycle.database.transactions import reading, transaction
 from crawler_lifecycle.errors import BadInput, Conflict
-from crawler_lifecycle.flows.model.records import LeftOut
+from crawler_lifecycle.flows.model.records import FlowAnswer, LeftOut
 from crawler_lifecycle.flows.model.requests import AddItems, CancelItems, RetryItems, RetryMembers
 from crawler_lifecycle.flows.model.turns import FILTERED_PROBLEM, UNREADABLE
-from crawler_lifecycle.flows.ports.ledger import DoorAnswer
 from crawler_lifecycle.flows.rules.interventions import retry
 from crawler_lifecycle.flows.store.door import Door, uid_of
 from crawler_lifecycle.managers.authors.parameters import FullJobParams, check_parts
@@ -159,7 +158,7 @@ class Rest:
 class ManagerRetries(ManagerReadings):
     """The retries in `flows.ports.ledger.ManagerDoors`."""
 
-    def retry_items(self, flow: str, request: RetryItems) -> DoorAnswer:
+    def retry_items(self, flow: str, request: RetryItems) -> FlowAnswer:
         """Renew the items page by page, with a transaction for each page.
 
         The last page lets an ended manager continue. A request that dies before is repeated: renewed items stay
@@ -185,7 +184,7 @@ class ManagerRetries(ManagerReadings):
             renewal(row, request)
 
     @transaction
-    def _retry_page(self, tx: Connection, flow: str, request: RetryItems, rest: Rest) -> tuple[DoorAnswer, Rest | None]:
+    def _retry_page(self, tx: Connection, flow: str, request: RetryItems, rest: Rest) -> tuple[FlowAnswer, Rest | None]:
         """Renew a page. Return the answer for all pages so far, and the rest of the request."""
         door = self.open_by_id(tx, flow, request)
         mine = managed_by(door, request)
@@ -205,7 +204,7 @@ class ManagerRetries(ManagerReadings):
         is_reopened = goes_on and _reopen(door, mine)
         total_if_last = total if further is None else None
         answer = wake_and_answer(door, mine, "items retried", count, total_if_last, is_reopened=is_reopened)
-        answer = replace(answer, left_out=rest.left_out + unchanged, reopened=is_reopened)
+        answer = answer.model_copy(update={"left_out": rest.left_out + unchanged, "reopened": is_reopened})
         return answer, further and replace(further, count=total, left_out=answer.left_out)
 
 
@@ -213,7 +212,7 @@ class SqlManagerDoors(ManagerRetries):
     """The requests in `flows.ports.ledger.ManagerDoors`."""
 
     @transaction
-    def add_items(self, tx: Connection, flow: str, request: AddItems) -> DoorAnswer:
+    def add_items(self, tx: Connection, flow: str, request: AddItems) -> FlowAnswer:
         door = self.open_by_id(tx, flow, request)
         mine = managed_by(door, request)
         key = {"flow": door.head.id, "key": request.key}
@@ -226,7 +225,7 @@ class SqlManagerDoors(ManagerRetries):
         return wake_and_answer(door, mine, "items added", len(request.items), len(request.items))
 
     @transaction
-    def cancel_items(self, tx: Connection, flow: str, request: CancelItems) -> DoorAnswer:
+    def cancel_items(self, tx: Connection, flow: str, request: CancelItems) -> FlowAnswer:
         door = self.open_by_id(tx, flow, request)
         mine = managed_by(door, request)
         refuse_unknown(mine, request.numbers)
@@ -243,7 +242,8 @@ class SqlManagerDoors(ManagerRetries):
             new += dismissed
         mine.count("cancelled", new)
         count += new
-        return replace(wake_and_answer(door, mine, "items cancelled", count, count), left_out=unchanged)
+        answer = wake_and_answer(door, mine, "items cancelled", count, count)
+        return answer.model_copy(update={"left_out": unchanged})
 
 
 def _refuse_uncorrected(mine: Managed, request: RetryItems) -> None:

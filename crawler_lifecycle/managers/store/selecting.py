@@ -8,10 +8,9 @@ from sqlalchemy import Select, Update, insert, or_, select
 from crawler_lifecycle.base.words import counted
 from crawler_lifecycle.database.manager_schema import manager_items, managers
 from crawler_lifecycle.errors import NotFound
-from crawler_lifecycle.flows.model.records import LeftOut
+from crawler_lifecycle.flows.model.records import FlowAnswer, LeftOut
 from crawler_lifecycle.flows.model.requests import ItemsRequest
 from crawler_lifecycle.flows.model.turns import FILTERED_PROBLEM
-from crawler_lifecycle.flows.ports.ledger import DoorAnswer
 from crawler_lifecycle.flows.store.door import Door
 from crawler_lifecycle.managers.store.life import beginning
 from crawler_lifecycle.managers.store.locks import LOCK, Managed
@@ -88,7 +87,7 @@ def among(statement: S, numbers: Collection[int] | None, states: Collection[Item
 
 def wake_and_answer(
     door: Door, mine: Managed, event: str, changed: int, total: int | None, *, is_reopened: bool = False
-) -> DoorAnswer:
+) -> FlowAnswer:
     """Wake the manager if items were changed in this transaction; write the event, and return the answer.
 
     `total`: items changed by the whole request; None: further pages follow, and the last page has event and answer.

@@ -11,8 +11,8 @@ from temporalio.exceptions import ApplicationError, CancelledError
 
 from crawler_lifecycle.flows import Workflow, crawl
 from crawler_lifecycle.flows.model.definition import FlowDefinition
+from crawler_lifecycle.flows.model.records import FlowAnswer
 from crawler_lifecycle.flows.model.requests import PushFlow
-from crawler_lifecycle.flows.ports.ledger import DoorAnswer
 from crawler_lifecycle.flows.ports.records import FlowRecord
 from crawler_lifecycle.flows.rules.messages import FlowOccurrence
 from crawler_lifecycle.flows.workflows import scheduled_flow
@@ -116,7 +116,7 @@ async def test_a_cancel_during_the_push_leaves_no_flow_to_itself(
     handle, doors = flows.client.get_workflow_handle(f"crawl-{flow_id}"), flows.store.flow_doors
     push = doors.push
 
-    def cancel_and_push(request: PushFlow) -> DoorAnswer:
+    def cancel_and_push(request: PushFlow) -> FlowAnswer:
         asyncio.run_coroutine_threadsafe(handle.cancel(), loop).result()
         return push(request)
 

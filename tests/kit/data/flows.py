@@ -11,6 +11,7 @@ from crawler_lifecycle.base.ranges import to_ranges, to_ranges_by_value
 from crawler_lifecycle.database.database import Database
 from crawler_lifecycle.flows import Workflow
 from crawler_lifecycle.flows.model.definition import Fragment
+from crawler_lifecycle.flows.model.records import FlowAnswer
 from crawler_lifecycle.flows.model.requests import (
     AppendMembers,
     ApproveMember,
@@ -19,7 +20,7 @@ from crawler_lifecycle.flows.model.requests import (
     PushFlow,
     RetryMembers,
 )
-from crawler_lifecycle.flows.ports.ledger import CrawlStart, DoorAnswer
+from crawler_lifecycle.flows.ports.ledger import CrawlStart
 from crawler_lifecycle.flows.ports.steps import NO_READS, StepEnd, StepsBegun
 from crawler_lifecycle.flows.rules.ends import AttemptEnd, in_order
 from crawler_lifecycle.flows.rules.messages import (
@@ -60,24 +61,24 @@ class Flow:
 
     # doors
 
-    def push(self, workflow: Workflow, **fields: Any) -> DoorAnswer:
+    def push(self, workflow: Workflow, **fields: Any) -> FlowAnswer:
         return self.store.flow_doors.push(PushFlow(definition=workflow.definition(), **fields))
 
-    def append(self, key: str, workflow: Workflow, **fields: Any) -> DoorAnswer:
+    def append(self, key: str, workflow: Workflow, **fields: Any) -> FlowAnswer:
         definition = workflow.definition()
         fragment = Fragment(groups=definition.groups, members=definition.members)
         return self.store.flow_doors.append(self.id, AppendMembers(key=key, fragment=fragment, **fields))
 
-    def cancel(self, *paths: str, **fields: Any) -> DoorAnswer:
+    def cancel(self, *paths: str, **fields: Any) -> FlowAnswer:
         return self.store.flow_doors.change(self.id, CancelMembers(paths=paths or None, **fields))
 
-    def retry(self, *paths: str, **fields: Any) -> DoorAnswer:
+    def retry(self, *paths: str, **fields: Any) -> FlowAnswer:
         return self.store.flow_doors.change(self.id, RetryMembers(paths=paths or None, **fields))
 
-    def approve(self, path: str, **fields: Any) -> DoorAnswer:
+    def approve(self, path: str, **fields: Any) -> FlowAnswer:
         return self.store.flow_doors.change(self.id, ApproveMember(path=path, **fields))
 
-    def hold(self, hold: str) -> DoorAnswer:
+    def hold(self, hold: str) -> FlowAnswer:
         return self.store.flow_doors.change(self.id, HoldFlow(hold=hold))
 
     # the ledger as it is
