@@ -39,10 +39,10 @@ PAYLOAD, OWNER, NUMBERS = "page_rows", "page_owner", "page_numbers"
 ChangeOrSelect = Update | Select[Any]
 
 
-def pages(items: Sequence[T]) -> Iterator[Sequence[T]]:
-    """Yield the items in order, up to ROWS_IN_A_PAGE at a time."""
-    for start in range(0, len(items), ROWS_IN_A_PAGE):
-        yield items[start : start + ROWS_IN_A_PAGE]
+def pages(items: Sequence[T], most: int = ROWS_IN_A_PAGE) -> Iterator[Sequence[T]]:
+    """Yield the items in order, up to `most` at a time."""
+    for start in range(0, len(items), most):
+        yield items[start : start + most]
 
 
 def first_numbers(

@@ -20,7 +20,7 @@ from crawler_lifecycle.database.schema import histories, task_histories
 from crawler_lifecycle.flows.model.requests import ItemFilter
 from crawler_lifecycle.flows.rules.words import HOST_PATIENCE
 from crawler_lifecycle.limits.rules import Use
-from crawler_lifecycle.limits.store.limits import MOST_AHEAD
+from crawler_lifecycle.limits.store.limits import MOST_PLACES
 from crawler_lifecycle.limits.store.uses import correct
 from crawler_lifecycle.model.flow_states import FlowState
 from crawler_lifecycle.model.limits import INSTALLATION
@@ -240,7 +240,7 @@ def test_a_long_line(store: SqlStore, reads: Reads, database: Database) -> None:
         tx.execute(chosen.values(held_by=INSTALLATION, admitted_at=None))
         correct(tx, {INSTALLATION: Use(held=len(keys))})
     assert reads.bounded(store.limits.all, 100)[0].runs_held == len(keys)
-    for run_id, number, most in ((min(keys), 1, 100), (max(keys), None, 2 * MOST_AHEAD + 100)):
+    for run_id, number, most in ((min(keys), 1, 100), (max(keys), None, 2 * MOST_PLACES + 100)):
         place = reads.bounded(partial(store.records.overview, run_id), most).place
         assert (place.number, place.length) == (number, len(keys))
     with database.transaction() as tx:

@@ -63,13 +63,14 @@ RUNS_OF_A_PASS = union(
         _IS_BEGUN, tasks.status == TaskStatus.QUEUED
     ),
 )
-_HELD_BY = (
-    select(runs.held_by)
+_IN_LINE = (
+    select(runs.id, runs.held_by)
     .with_hint(histories, "FORCE INDEX (PRIMARY)", "mysql")
     .where(runs.id.in_(bindparam("run_ids", expanding=True)), runs.admitted_at.is_(None), runs.intent == Intent.RUN)
     .where(runs.status.in_(OPEN_STATUSES), runs.installation == OWN_INSTALLATION)
     .with_for_update()
 )
+MOST_LOCKED = 500  # rows; for a list with a thousand numbers, MariaDB makes a temporary table, and locks every run
 NO_WAIT = dict.fromkeys(("waiting_cause", "waiting_since", "waiting_message"))
 
 
@@ -168,13 +169,14 @@ def write_hold(connection: Connection, run_ids: Collection[int], hold: Hold, now
 
 
 def hold_runs(connection: Connection, run_ids: Iterable[int], hold: Hold, now: datetime) -> None:
-    """Write the hold for runs without a permit, and count the runs for the hold's scope."""
-    for page in pages(sorted(run_ids)):
-        # locked, since a stop may come: a run without a permit may have left the line after it was read
-        in_line = connection.scalars(_HELD_BY, {"run_ids": page}).all()
-        write_hold(connection, page, hold, now)
-        former = {scope: Use(held=number) for scope, number in Counter(in_line).items() if scope is not None}
-        append_change(connection, former, {hold.scope: Use(held=len(in_line))} if hold.scope else {})
+    """Write the hold for the runs that still wait for their permit, and count them for the hold's scope."""
+    for page in pages(sorted(run_ids), MOST_LOCKED):
+        # locked: a run may leave the line, or come back, at any moment
+        if in_line := connection.execute(_IN_LINE, {"run_ids": page}).all():
+            write_hold(connection, [row.id for row in in_line], hold, now)
+            scopes = Counter(row.held_by for row in in_line if row.held_by is not None)
+            former = {scope: Use(held=number) for scope, number in scopes.items()}
+            append_change(connection, former, {hold.scope: Use(held=len(in_line))} if hold.scope else {})
 
 
 def write_holds(connection: Connection, present: Situation, new: AdmissionPlan, now: datetime) -> dict[int, str]:
@@ -198,5 +200,6 @@ def write_holds(connection: Connection, present: Situation, new: AdmissionPlan, 
         hold_runs(connection, run_ids, hold, now)
     for scope, run_ids in scopes.items():
         for page in pages(sorted(run_ids)):
-            connection.execute(update(histories).where(runs.id.in_(page)).values(held_by=scope))
+            is_admitted = runs.admitted_at.is_not(None)  # or the run has been reopened since
+            connection.execute(update(histories).where(runs.id.in_(page), is_admitted).values(held_by=scope))
     return causes

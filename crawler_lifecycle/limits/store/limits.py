@@ -23,7 +23,7 @@ from crawler_lifecycle.model.states import Intent
 
 runs = histories.c
 RECENT_RUNS = 10_000
-MOST_AHEAD = 1000  # in the line
+MOST_PLACES = 1000  # in the line
 # the columns with the names of a kind of scope, and with the RunID beside a name
 _NAMES: dict[str, Column[str]] = {CRAWLER: runs.crawler, LABEL: history_labels.c.label}
 _RUN_IDS: dict[str, Column[int]] = {CRAWLER: runs.id, LABEL: history_labels.c.history_id}
@@ -33,7 +33,7 @@ def place_in_line(connection: Connection, run: RunRecord) -> Place | None:
     """Return the run's place among the runs that the same scope holds; None unless the run waits for its permit."""
     if run.held_by is None or run.admitted_at is not None or run.intent is not Intent.RUN or run.status.is_over:
         return None
-    is_before = or_(runs.priority > run.priority, and_(runs.priority == run.priority, runs.id < run.run_id))
+    is_before = or_(runs.priority > run.priority, and_(runs.priority == run.priority, runs.id <= run.run_id))
     line = (
         select(runs.id)
         .with_hint(histories, "FORCE INDEX (ix_histories_held)", "mysql")
@@ -42,9 +42,11 @@ def place_in_line(connection: Connection, run: RunRecord) -> Place | None:
             *(runs.status.in_(OPEN_STATUSES), runs.installation == OWN_INSTALLATION, is_before),
         )
     )
-    ahead = connection.scalar(select(func.count()).select_from(line.limit(MOST_AHEAD).subquery())) or 0
+    number = connection.scalar(select(func.count()).select_from(line.limit(MOST_PLACES + 1).subquery()))
+    if not number:
+        return None
     held = uses(connection, [run.held_by]).get(run.held_by, Use()).held
-    return Place(number=ahead + 1 if ahead < MOST_AHEAD else None, length=max(held, ahead + 1))
+    return Place(number=number if number <= MOST_PLACES else None, length=max(held, number))
 
 
 class SqlLimits(OnDatabase):

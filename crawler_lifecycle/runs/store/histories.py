@@ -113,7 +113,7 @@ class Histories(RunCreation):
         if is_new:
             is_possible = started_at is not None and row.begun_at <= started_at <= now
             values = {"status": RunStatus.PROCESSING, "started_at": started_at if is_possible else now, **NOT_WAITING}
-            with counting(tx, run.run_id) if row.held_by else nullcontext():
+            with counting(tx, run.run_id) if row.held_by and row.admitted_at is None else nullcontext():
                 tx.execute(RUN, {"of_run": run.run_id, **values})
             if row.tasks > 1:
                 tx.execute(_update_of_queued_tasks(run.run_id).values(cause=DISPATCHER, cause_since=now))

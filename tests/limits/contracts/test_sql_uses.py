@@ -11,19 +11,20 @@ from sqlalchemy import Connection, func, insert, select
 
 from crawler_lifecycle.assembly.store import SqlStore
 from crawler_lifecycle.database.database import Database
-from crawler_lifecycle.database.schema import scope_changes, scope_sums
-from crawler_lifecycle.limits.rules import Hold, Use
+from crawler_lifecycle.database.pages import ROWS_IN_A_PAGE
+from crawler_lifecycle.database.schema import histories, scope_changes, scope_sums
+from crawler_lifecycle.limits.rules import AdmissionPlan, Hold, Use
 from crawler_lifecycle.limits.store import uses
-from crawler_lifecycle.limits.store.admission import lock_admission
-from crawler_lifecycle.limits.store.holds import hold_runs
+from crawler_lifecycle.limits.store.admission import limits_under_lock, lock_admission, situation
+from crawler_lifecycle.limits.store.holds import hold_runs, write_holds
 from crawler_lifecycle.model.deployment import Crawler, Deployment
 from crawler_lifecycle.model.limits import INSTALLATION
-from crawler_lifecycle.model.reasons import PAUSED
+from crawler_lifecycle.model.reasons import ADMISSION, PAUSED
 from crawler_lifecycle.model.records import RunRecord
 from crawler_lifecycle.model.requests import StopRequest
 from crawler_lifecycle.model.states import RunStatus, TaskStatus
 from crawler_lifecycle.model.task_changes import TaskChange
-from crawler_lifecycle.runs.ports import Claim
+from crawler_lifecycle.runs.ports import Claim, SupervisorExecution
 from tests.kit.data.databases import MakeRun, copy_run, maker_of_runs, ref_to
 from tests.kit.data.statements import counted
 
@@ -51,12 +52,12 @@ def begin(store: SqlStore, run: RunRecord) -> None:
     store.runs.mark_started(ref_to(run))
 
 
-def end(store: SqlStore, run: RunRecord) -> None:
+def end(store: SqlStore, run: RunRecord, *, failed: bool = False) -> None:
     (row,) = store.tasks.rows(run.run_id, [0])
-    over = TaskStatus.SUCCEEDED
+    over = TaskStatus.FAILED if failed else TaskStatus.SUCCEEDED
     change = TaskChange(task=0, attempt=row.attempt, version=row.version, status=over, job_uid=row.job_uid)
     store.tasks.sync(ref_to(run), [change])
-    store.runs.close(ref_to(run), RunStatus.COMPLETED, "a test")
+    store.runs.close(ref_to(run), RunStatus.FAILED if failed else RunStatus.COMPLETED, "a test")
 
 
 def used(database: Database) -> dict[str, Use]:
@@ -102,6 +103,40 @@ def test_a_scope_counts_the_runs_that_it_holds(store: SqlStore, database: Databa
     with database.transaction() as connection:
         hold_runs(connection, [stopped.run_id, waiting.run_id], Hold(PAUSED, SITE, "a test"), database.clock())
     assert (used(database), store.limits.miscounted()) == ({SITE: Use(held=1)}, {})
+
+
+def test_a_run_that_has_left_the_line_gets_no_hold(store: SqlStore, database: Database, make_run: MakeRun) -> None:
+    """A pass has read the run before its end."""
+    run = make_run()
+    end(store, run, failed=True)
+    with database.transaction() as connection:
+        hold_runs(connection, [run.run_id], Hold(PAUSED, INSTALLATION, "a test"), database.clock())
+    assert (store.runs.get(run.run_id).held_by, used(database)) == (None, {})
+
+
+@pytest.mark.regression("A run that was reopened during a pass got a hold that no sum counted")
+def test_a_run_that_is_reopened_during_a_pass_gets_no_hold(wide_mariadb: Database) -> None:
+    store, run = SqlStore(wide_mariadb), maker_of_runs(wide_mariadb)()
+    begin(store, run)
+    with wide_mariadb.transaction() as a_pass:
+        now = wide_mariadb.clock()
+        present = situation(a_pass, limits_under_lock(a_pass, 1), now, [run.run_id])
+        end(store, run, failed=True)
+        store.runs.reopen(run.run_id, SupervisorExecution(run.workflow_id, "again", now))
+        hold = Hold(ADMISSION, INSTALLATION, "a test")
+        write_holds(a_pass, present, AdmissionPlan(holds={run.run_id: hold}), now)
+    assert (used(wide_mariadb), store.limits.miscounted()) == ({}, {})
+
+
+@pytest.mark.regression("The hold of a thousand runs kept all runs of a small database from their stops")
+def test_the_hold_of_many_runs_locks_no_other_run(wide_mariadb: Database) -> None:
+    store, first = SqlStore(wide_mariadb), maker_of_runs(wide_mariadb)()
+    copy_run(wide_mariadb, first.run_id, 2 * ROWS_IN_A_PAGE)
+    with wide_mariadb.transaction() as a_pass, ThreadPoolExecutor(1) as pool:
+        run_ids = a_pass.scalars(select(histories.c.id).order_by(histories.c.id)).all()
+        hold_runs(a_pass, run_ids[:ROWS_IN_A_PAGE], Hold(PAUSED, INSTALLATION, "a test"), wide_mariadb.clock())
+        stop = pool.submit(store.runs.request_stop, run_ids[-1], StopRequest(), first.created_at)
+        stop.result(timeout=PATIENCE)
 
 
 def test_many_changes_are_folded(
