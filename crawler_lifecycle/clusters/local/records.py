@@ -26,13 +26,13 @@ module imports nothing heavy, since a runner has to start fast.
 import fcntl
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import TypeVar
+from typing import Any, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -286,6 +286,12 @@ class JobFolder:
         return False
 
 
+# made at the import: two threads that are the first to use a type at the same moment crash the process
+DECODERS: Mapping[type, msgspec.json.Decoder[Any]] = {
+    kind: msgspec.json.Decoder(kind) for kind in (Spec, StartRecord, Stop, EndRecord)
+}
+
+
 def utc_time(seconds: float) -> datetime:
     return datetime.fromtimestamp(seconds, UTC)
 
@@ -299,7 +305,8 @@ def _read(path: Path, kind: type[T]) -> T | None:
     except OSError as error:
         raise UnreadableRecord(f"{path} cannot be read: {error.strerror}") from error
     try:
-        return msgspec.json.decode(content, type=kind)
+        record: T = DECODERS[kind].decode(content)
+        return record
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UnreadableRecord(f"{path} is damaged: {error}") from error
 

@@ -132,6 +132,10 @@ class _PagedList(msgspec.Struct, frozen=True):
     metadata: _ListMeta | None = None
 
 
+# made at the import: two threads that are the first to use a type at the same moment crash the process
+STATUS, PAGED_LIST = msgspec.json.Decoder(Status), msgspec.json.Decoder(_PagedList)
+
+
 def refusal(method: str, path: str, answer: urllib3.HTTPResponse) -> ApiFailed:
     """Return the error for an answer with an error status, and close the answer.
 
@@ -144,7 +148,7 @@ def refusal(method: str, path: str, answer: urllib3.HTTPResponse) -> ApiFailed:
     finally:
         answer.close()
     try:
-        status = msgspec.json.decode(body, type=Status)
+        status = STATUS.decode(body)
     except msgspec.MsgspecError:
         status = Status()
     message = status.message or body[:200].decode(errors="replace").strip() or answer.reason or ""
@@ -172,10 +176,10 @@ def continuation(page: bytes) -> str | None:
     head, items, _ = page[:LONGEST_HEAD].partition(BEGIN_OF_ITEMS)
     if items:
         with suppress(msgspec.MsgspecError):
-            if metadata := msgspec.json.decode(head + b"}", type=_PagedList).metadata:
+            if metadata := PAGED_LIST.decode(head + b"}").metadata:
                 return metadata.next
     try:
-        metadata = msgspec.json.decode(page, type=_PagedList).metadata
+        metadata = PAGED_LIST.decode(page).metadata
     except msgspec.MsgspecError as error:
         raise ApiFailed(f"the Kubernetes API answers with something that is no list: {error}") from error
     return metadata.next if metadata else None

@@ -72,6 +72,9 @@ class Review(msgspec.Struct, frozen=True):
     status: ReviewStatus
 
 
+REVIEW = msgspec.json.Decoder(Review)  # at the import, as in `answers`
+
+
 def missing_rights(api: KubernetesApi, pool: ThreadPoolExecutor, rights: Iterable[Right] = RIGHTS) -> list[Right]:
     wanted = list(rights)
     grants = pool.map(lambda right: _is_granted(api, right), wanted)
@@ -94,13 +97,16 @@ def _is_granted(api: KubernetesApi, right: Right) -> bool:
         "spec": {"resourceAttributes": attributes},
     }
     try:
-        return msgspec.json.decode(api.post(REVIEWS, review), type=Review).status.allowed
+        return REVIEW.decode(api.post(REVIEWS, review)).status.allowed
     except NOT_DECODABLE as error:
         raise TemporaryError(f"the API server's answer is no review of access: {error}") from error
 
 
 class Version(msgspec.Struct, frozen=True, rename="camel"):
     git_version: str = ""
+
+
+VERSION = msgspec.json.Decoder(Version)
 
 
 def checked_version(api: KubernetesApi) -> str:
@@ -118,7 +124,7 @@ def _checked_words(api: KubernetesApi) -> str:
     """As `checked_version`; raise ApiFailed or Missing if the version cannot be read."""
     body = api.get(PATH)
     try:
-        name = msgspec.json.decode(body, type=Version).git_version
+        name = VERSION.decode(body).git_version
     except msgspec.MsgspecError:
         return UNKNOWN
     numbers = NUMBERS.match(name)

@@ -55,6 +55,11 @@ class JobList(msgspec.Struct, frozen=True):
     metadata: ListMetadata
 
 
+# made at the import, as in `answers`
+CHANGE, ERROR = msgspec.json.Decoder(JobChange), msgspec.json.Decoder(StreamError)
+LIST, NAMED = msgspec.json.Decoder(JobList), msgspec.json.Decoder(Named)
+
+
 class Changes(Iterator[set[str]]):
     """Endless iterator over sets of the changed runs' run_uids; an empty set after a second without changes.
 
@@ -152,18 +157,18 @@ class _Stream(threading.Thread):
     def _present_version(self) -> str:
         page = next(self._api.pages(self._api.jobs_path(), {"limit": 1}, accept=METADATA_LIST))
         try:
-            return msgspec.json.decode(page, type=JobList).metadata.resource_version
+            return LIST.decode(page).metadata.resource_version
         except NOT_DECODABLE as error:
             raise ApiFailed(f"the API server's answer is no list of jobs: {error}") from error
 
     def _read(self, line: bytes) -> None:
         """Note the line's version and the run of its Job. Raise ApiFailed for an error or an unreadable line."""
         try:
-            change = msgspec.json.decode(line, type=JobChange)
+            change = CHANGE.decode(line)
             if change.type == "ERROR":
-                failure = msgspec.json.decode(change.object, type=StreamError)
+                failure = ERROR.decode(change.object)
                 raise ApiFailed(f"the stream of jobs ended: {failure.message}", failure.code)
-            metadata = msgspec.json.decode(change.object, type=Named).metadata
+            metadata = NAMED.decode(change.object).metadata
         except NOT_DECODABLE as error:
             raise ApiFailed(f"the stream of jobs cannot be read: {error}") from error
         # the highest version counts: a stream that begins with every Job shows their versions in any order
