@@ -42,6 +42,7 @@ def _rows(scale: Scale, database: Database) -> Iterator[Row]:
     in_line = 1
     for runs in scale.in_line:
         copy_run(database, waiting.run_id, runs - in_line)
+        store.limits.correct_sums()
         in_line = runs
         yield (
             begun,

@@ -39,10 +39,11 @@ PAYLOAD, OWNER, NUMBERS = "page_rows", "page_owner", "page_numbers"
 ChangeOrSelect = Update | Select[Any]
 
 
-def pages(items: Sequence[T], most: int = ROWS_IN_A_PAGE) -> Iterator[Sequence[T]]:
-    """Yield the items in order, up to `most` at a time."""
-    for start in range(0, len(items), most):
-        yield items[start : start + most]
+def pages(items: Sequence[T], most: int | None = None) -> Iterator[Sequence[T]]:
+    """Yield the items in order, up to `most` or ROWS_IN_A_PAGE at a time."""
+    size = most or ROWS_IN_A_PAGE
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
 
 
 def first_numbers(
