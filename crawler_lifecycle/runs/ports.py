@@ -113,7 +113,7 @@ class Records(Protocol):
 
     @property
     def uid(self) -> str:
-        """The installation's UUID for list names, read once without a schema check."""
+        """The installation's UUID for the names of lists, read once: the schema is not checked again."""
 
     def check_write(self) -> None:
         """Raise TemporaryError unless a write succeeds within a few seconds. The write changes nothing."""

@@ -26,13 +26,13 @@ module imports nothing heavy, since a runner has to start fast.
 import fcntl
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import Any, TypeVar
+from typing import TypeVar
 from uuid import UUID
 
 import msgspec
@@ -166,6 +166,11 @@ class EndRecord:
     left_over: int = 0  # processes that survived the job's end
 
 
+# made at the import: two threads that are the first to use a type at the same moment crash the process
+SPEC, START = msgspec.json.Decoder(Spec), msgspec.json.Decoder(StartRecord)
+STOP, END = msgspec.json.Decoder(Stop), msgspec.json.Decoder(EndRecord)
+
+
 @dataclass(frozen=True, slots=True)
 class JobFolder:
     """A job's folder. A record's method returns None without the file. UnreadableRecord: the file cannot be read."""
@@ -178,16 +183,16 @@ class JobFolder:
         return self.path / "crawl-result.json"
 
     def spec(self) -> Spec | None:
-        return _read(self.path / "spec.json", Spec)
+        return _read(self.path / "spec.json", SPEC)
 
     def started(self) -> StartRecord | None:
-        return _read(self.path / "started.json", StartRecord)
+        return _read(self.path / "started.json", START)
 
     def stop(self) -> Stop | None:
-        return _read(self.path / "stop.json", Stop)
+        return _read(self.path / "stop.json", STOP)
 
     def ended(self) -> EndRecord | None:
-        return _read(self.path / "exit.json", EndRecord)
+        return _read(self.path / "exit.json", END)
 
     def _readable_records(self) -> Iterator[Spec | StartRecord | EndRecord]:
         for read in (self.spec, self.started, self.ended):
@@ -286,17 +291,11 @@ class JobFolder:
         return False
 
 
-# made at the import: two threads that are the first to use a type at the same moment crash the process
-DECODERS: Mapping[type, msgspec.json.Decoder[Any]] = {
-    kind: msgspec.json.Decoder(kind) for kind in (Spec, StartRecord, Stop, EndRecord)
-}
-
-
 def utc_time(seconds: float) -> datetime:
     return datetime.fromtimestamp(seconds, UTC)
 
 
-def _read(path: Path, kind: type[T]) -> T | None:
+def _read(path: Path, decoder: msgspec.json.Decoder[T]) -> T | None:
     try:
         with os.fdopen(open_regular(path), "rb") as file:
             content = file.read()
@@ -305,8 +304,7 @@ def _read(path: Path, kind: type[T]) -> T | None:
     except OSError as error:
         raise UnreadableRecord(f"{path} cannot be read: {error.strerror}") from error
     try:
-        record: T = DECODERS[kind].decode(content)
-        return record
+        return decoder.decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UnreadableRecord(f"{path} is damaged: {error}") from error
 

@@ -7,11 +7,11 @@ from itertools import count
 from typing import Any
 
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import func, select, update
 
 from crawler_lifecycle.assembly.store import SqlStore
 from crawler_lifecycle.database.database import Database
-from crawler_lifecycle.database.schema import task_histories
+from crawler_lifecycle.database.schema import histories, task_histories
 from crawler_lifecycle.errors import NotFound
 from crawler_lifecycle.limits.rules import Hold
 from crawler_lifecycle.model.deployment import Deployment
@@ -150,6 +150,15 @@ def test_nobody_overtakes_the_line(store: SqlStore, make_run: MakeRun) -> None:
         "admission", SITE, "other runs are ahead of this run in the line for label site:a"
     )
     assert isinstance(begin(store, second), Claim)
+
+
+def test_a_run_of_another_installation_has_no_place(store: SqlStore, database: Database, make_run: MakeRun) -> None:
+    store.limits.pause(INSTALLATION, "maintenance", None)
+    run = make_run()
+    assert isinstance(begin(store, run), Hold)
+    with database.transaction() as connection:
+        connection.execute(update(histories).where(histories.c.id == run.run_id).values(installation="another"))
+    assert look(store, run).place is None
 
 
 def test_a_higher_priority_is_admitted_first(store: SqlStore, make_run: MakeRun) -> None:

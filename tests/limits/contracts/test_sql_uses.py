@@ -214,6 +214,19 @@ def test_starts_and_passes_send_few_statements_beside_many_runs(
         assert pass_on <= MOST_STATEMENTS_OF_A_PASS
 
 
+def test_a_start_after_a_wait_sends_no_more_statements(store: SqlStore, database: Database, make_run: MakeRun) -> None:
+    waited, other = make_run(), make_run()
+    store.limits.pause(INSTALLATION, "a test", None)
+    assert isinstance(store.claims.claim_main(ref_to(waited), "supervisor", MINUTE), Hold)
+    store.limits.resume(INSTALLATION, None)
+    for run in (waited, other):
+        begin_one(store, run)
+    after_a_wait, at_once = (
+        statements(database, partial(store.runs.mark_started, ref_to(run))) for run in (waited, other)
+    )
+    assert after_a_wait == at_once
+
+
 def rows_read(database: Database, act: Callable[[], object]) -> int:
     """The database has a single connection, whose session counts."""
 

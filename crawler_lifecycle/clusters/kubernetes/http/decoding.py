@@ -110,7 +110,7 @@ class Decoder(Generic[Item]):
             raise Unreadable(f"the API server answered with a {kind} instead of a {self._kind}List")
 
 
-_LIST_OF_RAW, ANYTHING = msgspec.json.Decoder(_ListOfRaw), msgspec.json.Decoder()
+_LIST_OF_RAW, _ANYTHING = msgspec.json.Decoder(_ListOfRaw), msgspec.json.Decoder()
 
 
 def _with_valid_text(body: bytes) -> bytes:
@@ -133,7 +133,7 @@ def _broken(item: msgspec.Raw, problem: str) -> Broken:
 
 def _decoded_or_none(item: msgspec.Raw) -> object:
     try:
-        return ANYTHING.decode(item)
+        return _ANYTHING.decode(item)
     except NOT_DECODABLE:
         return None
 
